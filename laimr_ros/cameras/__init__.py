@@ -1,0 +1,1 @@
+"""Where frames come from: files, devices, the CloudGripper testbed, or a drawn cell."""

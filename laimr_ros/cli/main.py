@@ -1,0 +1,41 @@
+"""Entry point of ``laimr``: one module a subcommand, imported only when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from laimr_ros import __version__
+
+# subcommand -> its help. Module `laimr_ros.cli.<name>` has
+# `configure(parser: argparse.ArgumentParser) -> None` and `run(args: argparse.Namespace) -> int`.
+SUBCOMMANDS = {
+    'demo': 'six robots, an edge and a cloud pool, on this machine',
+    'worker': 'serve detectors over the Open Inference Protocol (no ROS needed)',
+    'testbed': 'serve drawn CloudGripper cells over the testbed\'s HTTP API',
+    'doctor': 'check this machine and say how to mend what is wrong',
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; return the process exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((a for a in arguments if not a.startswith('-')), None)
+    parser = argparse.ArgumentParser(prog='laimr', description=__doc__)
+    parser.add_argument('--version', action='version', version=f'laimr_ros {__version__}')
+    subparsers = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    for name, text in SUBCOMMANDS.items():
+        subparser = subparsers.add_parser(name, help=text, description=text)
+        # Importing a subcommand can mean importing torch: only the one that was asked for.
+        if name == chosen:
+            module = importlib.import_module(f'laimr_ros.cli.{name}')
+            module.configure(subparser)
+            subparser.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    return int(args.run(args))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What to do about it: lanes, routing and scaling, without I/O and without a clock."""

@@ -1,0 +1,1 @@
+"""What a request will cost: service time, network and queueing."""

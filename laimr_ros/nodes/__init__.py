@@ -1,0 +1,1 @@
+"""ROS nodes: thin adapters between topics, parameters and the rooms below."""

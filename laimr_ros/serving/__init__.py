@@ -1,0 +1,1 @@
+"""Frames over the wire: Open Inference Protocol v2 over gRPC."""
