@@ -1,0 +1,183 @@
+"""A detector that takes the time of one and uses no CPU: fleets larger than the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+import time
+from typing import Any
+
+from laimr_ros.detectors.base import DetectorError, Detections, DetectorSpec
+from laimr_ros.detectors.images import require_bgr
+from laimr_ros.detectors.instance import find_instance, Instance
+import numpy as np
+import numpy.typing as npt
+
+LAWS = ('constant', 'lognormal', 'exponential', 'power_law')
+
+_DEFAULTS: dict[str, Any] = {
+    'law': 'constant',
+    'mean_s': 0.0,
+    'cv': 0.0,
+    'gamma': 1.0,
+    'background': 0.0,
+    'seed': None,
+    'detections': 1,
+    'class_names': ('object',),
+    'cores': 1.0,
+    'instance': '',
+    'load_file': '',
+    'load_s': 0.0,
+}
+
+
+class EmulatedDetector:
+    """
+    Emulate a detector on an instance with a given law of service time.
+
+    ``spec.options`` takes:
+
+    * ``law``: ``constant``, ``lognormal`` (with ``cv``), ``exponential``, or ``power_law``:
+      ``mean_s * (1 + u**gamma)``, times a log-normal factor of mean 1 if ``cv`` is set, where
+      ``u = background + running / cores`` is found at the start, this inference counted.
+    * ``mean_s``: mean service time of one inference alone, in seconds; 0 returns at once.
+    * ``cv``: coefficient of variation (standard deviation over mean).
+    * ``gamma``, ``background``: exponent and utilisation by others, for ``power_law``.
+    * ``seed``: of the service times; without it every detector has its own.
+    * ``detections``: boxes in each answer, always the same ones for one image size.
+    * ``class_names``: names, given to the boxes in turn.
+    * ``cores``: of the instance. While more inferences than cores are in progress on it, each is
+      slowed down by the ratio (processor sharing). ``power_law`` has its own slow-down instead.
+    * ``instance``: name of the instance, shared by the detectors of this process that name it.
+    * ``load_file``: file through which the detectors of several processes share the instance.
+    * ``load_s``: time to load, in seconds.
+
+    :param spec: what to make; ``weights``, ``input_px``, ``device``, ``half`` and ``threads``
+        mean nothing here.
+    :raises DetectorError: if an option is unknown or out of range.
+    """
+
+    # A server need not decode an image for this detector: `images.blank` is as good.
+    needs_pixels = False
+
+    def __init__(self, spec: DetectorSpec) -> None:
+        options = _check(spec.options)
+        self._law = str(options['law'])
+        self._mean_s = float(options['mean_s'])
+        self._sigma = math.sqrt(math.log1p(float(options['cv']) ** 2))
+        self._gamma = float(options['gamma'])
+        self._background = float(options['background'])
+        self._random = np.random.default_rng(options['seed'])
+        self._class_names = tuple(options['class_names'])
+        self._instance: Instance = find_instance(
+            str(options['instance']), float(options['cores']), str(options['load_file']))
+        self._unit_boxes, self._scores = _unit_boxes(
+            min(int(options['detections']), spec.max_detections), spec.score_threshold)
+        self._class_ids = np.arange(len(self._scores), dtype=np.int64) % len(self._class_names)
+        if options['load_s'] > 0.0:
+            time.sleep(options['load_s'])
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Return the class names, by class id."""
+        return self._class_names
+
+    @property
+    def random_weights(self) -> bool:
+        """Return True: the boxes mean nothing."""
+        return True
+
+    def warm_up(self) -> float:
+        """Return the law's median time on an idle instance in seconds; there is nothing to run."""
+        if self._law == 'exponential':
+            return self._mean_s * math.log(2.0)
+        median = self._mean_s * math.exp(-self._sigma ** 2 / 2.0)
+        return median * self._slow_down(1.0 / self._instance.cores)
+
+    def detect(self, image: npt.NDArray[np.uint8]) -> Detections:
+        """
+        Wait for the service time and return boxes that depend on the image's size only.
+
+        :param image: uint8, shape (height, width, 3); its pixels are not read.
+        :raises DetectorError: if the image has another shape or type.
+        """
+        height, width = require_bgr(image)
+        inference_s = self._serve()
+        scale = np.array((width, height, width, height), np.float32)
+        return Detections(
+            boxes=self._unit_boxes * scale, scores=self._scores.copy(),
+            class_ids=self._class_ids.copy(), inference_s=inference_s)
+
+    def close(self) -> None:
+        """Do nothing: there is no memory to free."""
+
+    def _serve(self) -> float:
+        if self._mean_s == 0.0:
+            return 0.0
+        work_s = self._draw()
+        if self._law == 'power_law':
+            return self._instance.occupy_by_law(lambda load: work_s * self._slow_down(load))
+        return self._instance.occupy(work_s)
+
+    def _draw(self) -> float:
+        """Draw the service time of one inference alone, in seconds."""
+        if self._law == 'exponential':
+            return float(self._random.exponential(self._mean_s))
+        if self._law == 'constant' or self._sigma == 0.0:
+            return self._mean_s
+        return self._mean_s * float(self._random.lognormal(-self._sigma ** 2 / 2.0, self._sigma))
+
+    def _slow_down(self, load: float) -> float:
+        """Return the power law's factor at so many running inferences a core."""
+        if self._law != 'power_law':
+            return 1.0
+        return 1.0 + float((self._background + load) ** self._gamma)
+
+
+def _check(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all options with defaults filled in, or say which one is wrong."""
+    unknown = sorted(set(given) - set(_DEFAULTS))
+    if unknown:
+        raise DetectorError(
+            f'unknown option {unknown[0]!r} of an emulated detector; '
+            f'it takes {", ".join(_DEFAULTS)}')
+    options = {**_DEFAULTS, **given}
+    if options['law'] not in LAWS:
+        raise DetectorError(
+            f'unknown law {options["law"]!r} of an emulated detector; use {", ".join(LAWS)}')
+    for name in ('mean_s', 'cv', 'gamma', 'background', 'load_s', 'cores', 'detections'):
+        try:
+            value = float(options[name])
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value) or value < 0.0:
+            raise DetectorError(
+                f'option {name} of an emulated detector is {options[name]!r}; '
+                'give a number that is not negative')
+        options[name] = value
+    if options['law'] in ('constant', 'exponential') and options['cv']:
+        raise DetectorError(
+            f'law {options["law"]!r} has no cv; leave it out, or use law lognormal')
+    names = options['class_names']
+    if isinstance(names, str) or not names:
+        raise DetectorError(
+            f'option class_names of an emulated detector is {names!r}; give a list of names')
+    seed = options['seed']
+    if seed is not None and (not isinstance(seed, int) or seed < 0):
+        raise DetectorError(
+            f'option seed of an emulated detector is {seed!r}; give a whole number from 0 up')
+    return options
+
+
+def _unit_boxes(
+    count: int, score_threshold: float,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return boxes spread over a unit square, in rows from the top left, and falling scores."""
+    columns = max(1, math.ceil(math.sqrt(count)))
+    index = np.arange(count)
+    corners = np.stack((index % columns, index // columns), 1) / columns
+    margin = 0.1 / columns
+    boxes = np.concatenate((corners + margin, corners + 1.0 / columns - margin), 1)
+    scores = np.linspace(0.95, 0.5, count)
+    kept = scores >= score_threshold
+    return boxes[kept].astype(np.float32), scores[kept].astype(np.float32)
