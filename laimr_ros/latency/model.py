@@ -85,7 +85,7 @@ class PowerLaw:
             return math.inf
         if rate <= 0.0 or self.beta == 0.0:
             return self.alpha
-        return self.alpha + self.beta * (rate / replicas) ** self.gamma
+        return self.alpha + self.beta * math.pow(rate / replicas, self.gamma)
 
     def quantile(self, p: float, rate: float, replicas: int) -> float:
         """Return the ``p`` quantile of the service time in seconds."""

@@ -1,0 +1,144 @@
+"""How many replicas each pool should have: lanes' rates spread over pools, then scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from laimr_ros.control.lanes import LaneQueue
+from laimr_ros.control.nouns import Configuration, Network
+from laimr_ros.control.pools import PoolState
+from laimr_ros.control.scaling import (
+    PoolScaler, predicted_quantile, replicas_needed, share_served, Stream, utilisation)
+from laimr_ros.latency.arrivals import Arrivals, WindowRate
+
+
+class _Lane(Protocol):
+    """What is needed of a lane's state."""
+
+    @property
+    def queue(self) -> LaneQueue: ...
+
+    @property
+    def arrivals(self) -> Arrivals: ...
+
+
+class Planner:
+    """
+    Turns arrival rates into desired replicas, pool by pool in the lanes' order of preference.
+
+    What a pool cannot serve in time even at its maximum is taken to overflow to the lane's
+    next pool; a later pool is also ready for what is being offloaded to it now.
+    """
+
+    def __init__(
+        self, configuration: Configuration, pools: Mapping[str, PoolState],
+        lanes: Mapping[str, _Lane], previous: Planner | None = None
+    ) -> None:
+        """Plan for these lanes and pools; keep what the previous planner knew of them."""
+        self._limits = configuration.limits
+        self._pools = pools
+        self._lanes = lanes
+        rank = {
+            name: min((lane.pools.index(name) for lane in configuration.lanes.values()
+                       if name in lane.pools), default=len(pools))
+            for name in pools}
+        self._order = sorted(pools, key=lambda name: rank[name])
+        self.scalers = {name: PoolScaler() for name in pools}
+        self._sent = {
+            (lane.name, pool): WindowRate(self._limits.fast_window)
+            for lane in configuration.lanes.values() for pool in lane.pools}
+        self._wishes: dict[str, int] = {}
+        # A first estimate for diagnostics before the first plan.
+        self.rates: dict[str, float] = dict.fromkeys(pools, 0.0)
+        self.rho: dict[str, float] = dict.fromkeys(pools, 0.0)
+        if previous is not None:
+            for name in self.scalers:
+                if name in previous.scalers:
+                    self.scalers[name] = previous.scalers[name]
+            for key in self._sent:
+                if key in previous._sent:
+                    self._sent[key] = previous._sent[key]
+            self._wishes = {n: w for n, w in previous._wishes.items() if n in pools}
+
+    def sent(self, now: float, lane: str, pool: str) -> None:
+        """Note that a frame of a lane went to a pool."""
+        self._sent[lane, pool].add(now)
+
+    def observed(self, now: float, pool: str, replicas: int) -> int | None:
+        """Note how many replicas there are; return a first wish if there was none."""
+        scaler = self.scalers[pool]
+        if scaler.desired is not None:
+            return None
+        scaler.start_from(now, replicas, self._pools[pool].config)
+        assert scaler.desired is not None
+        self._wishes[pool] = scaler.desired
+        return scaler.desired
+
+    def plan(self, now: float) -> Iterator[tuple[str, int]]:
+        """Yield each pool whose desired number changed, with the new number."""
+        limits = self._limits
+        up = {(name, lane.queue.lane.pools[0]): lane.arrivals.forecast(
+                  now, self._pools[lane.queue.lane.pools[0]].start_up)
+              for name, lane in self._lanes.items()}
+        down = {(name, lane.queue.lane.pools[0]): lane.arrivals.slow(now)
+                for name, lane in self._lanes.items()}
+        for name in self._order:
+            pool = self._pools[name]
+            config = pool.config
+            learned = next(iter(pool.costs.values()))
+            network = Network(learned.network, config.network.cv)
+            ups: list[Stream] = []
+            downs: list[Stream] = []
+            nows: list[Stream] = []
+            names: list[str] = []
+            for lane_name, state in self._lanes.items():
+                lane = state.queue.lane
+                if name not in lane.pools:
+                    continue
+                key = (lane_name, name)
+                first = lane.pools[0] == name
+                flowing = self._sent[key].rate(now)
+                costs = pool.costs[lane.model]
+                ratio = costs.service_correction.mean_ratio
+                rate_up = up.get(key, 0.0)
+                rate_down = down.get(key, 0.0)
+                if not first:
+                    rate_up, rate_down = max(rate_up, flowing), max(rate_down, flowing)
+                backlog = len(state.queue) if first else 0
+                ups.append(Stream(rate_up, costs.model, ratio, lane.slo, backlog))
+                downs.append(Stream(rate_down, costs.model, ratio, lane.slo))
+                nows.append(Stream(flowing, costs.model, ratio, lane.slo))
+                names.append(lane_name)
+            self.rates[name] = sum(s.rate for s in nows)
+            self.rho[name] = utilisation(nows, max(1, pool.ready)) if pool.ready else 0.0
+            quantiles = [
+                q for q, s in zip(
+                    predicted_quantile(limits.quantile, nows, pool.ready, network,
+                                       config.max_in_flight), nows) if s.rate > 0.0]
+            pool.predicted = max(quantiles, default=0.0) if pool.ready else float('inf')
+            if ups:
+                for demand, streams in ((up, ups), (down, downs)):
+                    served = share_served(
+                        streams, config, network, limits.slo_margin, limits,
+                        config.max_replicas)
+                    if served < 1.0:
+                        self._overflow(demand, streams, names, name, 1.0 - served)
+            needed = replicas_needed(ups, config, network, limits.slo_margin, limits)
+            enough = replicas_needed(downs, config, network, limits.scale_in_margin, limits)
+            wish = self.scalers[name].decide(now, needed, enough, config, limits)
+            if wish is not None and wish != self._wishes.get(name):
+                self._wishes[name] = wish
+                yield name, wish
+
+    def _overflow(
+        self, demand: dict[tuple[str, str], float], streams: list[Stream], names: list[str],
+        pool: str, share: float
+    ) -> None:
+        """Pass a share of each lane's rate on to the lane's next pool."""
+        for stream, lane_name in zip(streams, names):
+            lane = self._lanes[lane_name].queue.lane
+            after = lane.pools.index(pool) + 1
+            if after < len(lane.pools):
+                key = (lane_name, lane.pools[after])
+                demand[key] = demand.get(key, 0.0) + share * stream.rate

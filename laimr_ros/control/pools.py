@@ -1,0 +1,297 @@
+"""What is known of each pool this instant: its replicas, what they have in flight, its costs."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from laimr_ros.control.jobs import Job
+from laimr_ros.control.nouns import Limits, Pool
+from laimr_ros.latency.arrivals import WindowRate
+from laimr_ros.latency.correction import Correction
+from laimr_ros.latency.model import lognormal_quantile, ServiceModel
+
+# A service time this much luckier than usual is still hoped for before a frame is given up.
+_LUCKY = 0.1
+# Round trips below this are noise of the host, not network.
+_LEAST_NETWORK = 1e-4
+_FIRST_SUSPENSION = 1.0
+_LONGEST_SUSPENSION = 30.0
+
+
+class Replica:
+    """
+    One replica and what it has in flight.
+
+    :ivar free_at: when it will have finished all it has in flight, on its own side.
+    :ivar next_return: when its first answer should be back here.
+    """
+
+    __slots__ = ('draining', 'failures', 'free_at', 'in_flight', 'last_done', 'name',
+                 'next_return', 'pool', 'suspended_until', 'suspension', 'version')
+
+    def __init__(self, name: str, pool: PoolState) -> None:
+        """Start idle."""
+        self.name = name
+        self.pool = pool
+        self.in_flight: dict[int, Job] = {}
+        self.free_at = 0.0
+        self.next_return = 0.0
+        self.last_done = 0.0
+        self.draining = False
+        self.failures = 0
+        self.suspension = _FIRST_SUSPENSION
+        self.suspended_until = 0.0
+        self.version = 0
+
+
+class Costs:
+    """
+    What one model costs on one pool now, all in seconds.
+
+    ``*_high`` are at the routing quantile, ``low`` is a lucky frame's service and network.
+    """
+
+    __slots__ = ('base', 'cv', 'low', 'model', 'network', 'network_high', 'service',
+                 'service_correction', 'service_high')
+
+    def __init__(self, model: ServiceModel, quantile: float) -> None:
+        """Start from the model alone."""
+        self.model = model
+        self.cv = model.cv
+        ratio = lognormal_quantile(1.0, model.cv, quantile)
+        self.service_correction = Correction(quantile, ratio)
+        self.base = model.mean(0.0, 1)
+        self.service = self.service_high = self.network = self.network_high = self.low = 0.0
+
+
+class PoolState:
+    """
+    One pool this instant.
+
+    Replicas with room are kept in a heap by (frames in flight, time it is free), those without
+    in a heap by the time of their next answer; both lazily: an entry counts only while its
+    version is the replica's.
+    """
+
+    def __init__(self, pool: Pool, limits: Limits) -> None:
+        """Start without replicas."""
+        self.config = pool
+        self.replicas: dict[str, Replica] = {}
+        self.sent = WindowRate(5.0)
+        self.observed = False
+        self.starting = 0
+        self.start_up = pool.start_up
+        self.predicted = math.nan
+        self.last_used: dict[str, float] = {}
+        self._open: list[tuple[int, float, int, Replica, int]] = []
+        self._full: list[tuple[float, int, Replica, int]] = []
+        self._sequence = 0
+        self._quantile = limits.routing_quantile
+        self._ready = 0
+        self._network_mean = max(pool.network.mean, _LEAST_NETWORK)
+        self._make_costs()
+
+    def _make_costs(self) -> None:
+        network = self.config.network
+        self._network_correction = Correction(
+            self._quantile, network.quantile(self._quantile) / self._network_mean
+            if network.mean > 0.0 else 1.0)
+        self.costs = {
+            name: Costs(model, self._quantile) for name, model in self.config.models.items()}
+        self.refresh_all(0.0)
+
+    def reconfigure(self, pool: Pool, limits: Limits) -> None:
+        """Use another configuration; what was learned is kept unless its model changed."""
+        old = self.config
+        self.config = pool
+        if (old.models != pool.models or old.network != pool.network
+                or limits.routing_quantile != self._quantile):
+            self._quantile = limits.routing_quantile
+            self._network_mean = max(pool.network.mean, _LEAST_NETWORK)
+            self._make_costs()
+        if old.start_up != pool.start_up:
+            self.start_up = pool.start_up
+        for replica in self.replicas.values():
+            self.touch(replica)
+
+    # ----- costs
+
+    def refresh(self, costs: Costs) -> None:
+        """Recompute one model's costs from its model and what was learned."""
+        correction = self._network_correction
+        costs.service = costs.base * costs.service_correction.mean_ratio
+        costs.service_high = costs.service * costs.service_correction.tail_ratio
+        costs.network = self._network_mean * correction.mean_ratio
+        costs.network_high = costs.network * correction.tail_ratio
+        costs.low = lognormal_quantile(costs.service, costs.cv, _LUCKY) + 0.5 * costs.network
+
+    def refresh_all(self, now: float) -> None:
+        """Recompute every model's costs for the pool's present load."""
+        rate = self.sent.rate(now)
+        replicas = max(1, self.ready)
+        for costs in self.costs.values():
+            costs.base = costs.model.mean(rate, replicas)
+            self.refresh(costs)
+
+    def learn(self, model: str, service: float, network: float) -> None:
+        """Learn from one answer: measured service and network time in seconds."""
+        costs = self.costs.get(model)
+        if costs is None:
+            return
+        costs.service_correction.update(costs.base, service)
+        self._network_correction.update(self._network_mean, max(network, _LEAST_NETWORK))
+        self.refresh(costs)
+
+    def learn_slower(self, model: str, elapsed: float) -> None:
+        """Learn from a frame that was given up: its service took at least this long."""
+        costs = self.costs.get(model)
+        if costs is not None and elapsed > costs.service:
+            costs.service_correction.update(costs.base, elapsed)
+            self.refresh(costs)
+
+    # ----- replicas
+
+    @property
+    def ready(self) -> int:
+        """Return how many replicas take frames (suspended ones not counted)."""
+        return self._ready
+
+    def _count(self) -> None:
+        self._ready = sum(
+            1 for r in self.replicas.values() if not r.draining and r.suspended_until == 0.0)
+
+    def add(self, name: str) -> Replica:
+        """Take a replica in, or back in: whatever it was accused of is forgotten."""
+        replica = self.replicas.get(name)
+        if replica is None:
+            replica = self.replicas[name] = Replica(name, self)
+        replica.draining = False
+        replica.failures = 0
+        replica.suspended_until = 0.0
+        replica.suspension = _FIRST_SUSPENSION
+        self._count()
+        self.touch(replica)
+        return replica
+
+    def drain(self, replica: Replica) -> None:
+        """Send it nothing more."""
+        replica.draining = True
+        replica.version += 1
+        self._count()
+
+    def remove(self, replica: Replica) -> None:
+        """Forget a replica."""
+        self.replicas.pop(replica.name, None)
+        replica.draining = True
+        replica.version += 1
+        self._count()
+
+    def suspend(self, replica: Replica, now: float, seconds: float = 0.0) -> float:
+        """
+        Leave a replica alone for a while.
+
+        :param seconds: how long; 0 for a time that doubles each time.
+        :return: when it may be tried again.
+        """
+        if seconds <= 0.0:
+            seconds = replica.suspension
+            replica.suspension = min(2.0 * seconds, _LONGEST_SUSPENSION)
+        replica.suspended_until = now + seconds
+        replica.version += 1
+        self._count()
+        return replica.suspended_until
+
+    def resume(self, replica: Replica) -> None:
+        """Try a suspended replica again; one more failure suspends it longer."""
+        replica.suspended_until = 0.0
+        self._count()
+        self.touch(replica)
+
+    def touch(self, replica: Replica) -> None:
+        """Note that a replica's state changed: put it where it belongs."""
+        replica.version += 1
+        if replica.draining or replica.suspended_until > 0.0:
+            return
+        self._sequence += 1
+        busy = len(replica.in_flight)
+        if busy < self.config.max_in_flight:
+            heapq.heappush(
+                self._open, (busy, replica.free_at, self._sequence, replica, replica.version))
+            if len(self._open) > 4 * len(self.replicas) + 256:
+                self._open = [e for e in self._open if e[4] == e[3].version]
+                heapq.heapify(self._open)
+        else:
+            heapq.heappush(
+                self._full, (replica.next_return, self._sequence, replica, replica.version))
+            if len(self._full) > 4 * len(self.replicas) + 256:
+                self._full = [e for e in self._full if e[3] == e[2].version]
+                heapq.heapify(self._full)
+
+    def best(self) -> Replica | None:
+        """Return the replica with room that is free first, or None if all are full."""
+        heap = self._open
+        while heap:
+            entry = heap[0]
+            if entry[4] == entry[3].version:
+                return entry[3]
+            heapq.heappop(heap)
+        return None
+
+    def next_return(self) -> float:
+        """Return when the first full replica should answer; infinite if there is none."""
+        heap = self._full
+        while heap:
+            entry = heap[0]
+            if entry[3] == entry[2].version:
+                return entry[0]
+            heapq.heappop(heap)
+        return math.inf
+
+    def wait(self, replica: Replica, now: float, costs: Costs) -> float:
+        """Return how long a frame sent now waits behind what a replica has in flight."""
+        if not replica.in_flight:
+            return 0.0
+        # An overdue frame has no known end; it is taken to need a quarter of a service more.
+        free_at = max(replica.free_at, now + 0.25 * costs.service)
+        return max(0.0, free_at - now - 0.5 * costs.network)
+
+    def send(self, replica: Replica, job: Job, now: float, costs: Costs) -> None:
+        """Note that a frame is sent to a replica."""
+        arrives = now + 0.5 * costs.network
+        begins = max(arrives, replica.free_at) if replica.in_flight else arrives
+        replica.free_at = begins + costs.service
+        if not replica.in_flight:
+            replica.next_return = replica.free_at + 0.5 * costs.network
+        replica.in_flight[job.frame.id] = job
+        self.sent.add(now)
+        self.last_used[job.lane.model] = now
+        self.touch(replica)
+
+    def take_back(self, replica: Replica, job: Job, now: float, *, still_busy: bool) -> None:
+        """
+        Note that a frame is no longer in flight on a replica.
+
+        :param still_busy: the worker may still be at it (it was given up, not answered).
+        """
+        if replica.in_flight.pop(job.frame.id, None) is None:
+            return
+        if still_busy:
+            replica.free_at = max(now, replica.free_at)
+            replica.next_return = replica.free_at
+        else:
+            replica.last_done = now
+            replica.free_at = now
+            replica.next_return = now
+            first = True
+            for other in replica.in_flight.values():
+                costs = self.costs.get(other.lane.model)
+                if costs is None:
+                    continue
+                # The next one began when this one's answer left: half a round trip ago.
+                begun = now - 0.5 * costs.network if first else replica.free_at
+                replica.free_at = begun + costs.service
+                if first:
+                    replica.next_return = replica.free_at + 0.5 * costs.network
+                    first = False
+        self.touch(replica)
