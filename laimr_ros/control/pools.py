@@ -81,6 +81,8 @@ class PoolState:
         self.sent = WindowRate(5.0)
         self.observed = False
         self.starting = 0
+        self.sent_total = 0
+        self.offloaded_total = 0
         self.start_up = pool.start_up
         self.predicted = math.nan
         self.last_used: dict[str, float] = {}
@@ -265,6 +267,8 @@ class PoolState:
             replica.next_return = replica.free_at + 0.5 * costs.network
         replica.in_flight[job.frame.id] = job
         self.sent.add(now)
+        self.sent_total += 1
+        self.offloaded_total += job.offloaded
         self.last_used[job.lane.model] = now
         self.touch(replica)
 

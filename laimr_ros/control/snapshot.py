@@ -44,6 +44,8 @@ def take_snapshot(controller: Controller, now: float) -> dict[str, Any]:
         measured, = controller.pool_latencies[name].quantiles(now, 0.99)
         pools[name] = {
             'rate': pool.sent.rate(now),
+            'sent_total': pool.sent_total,
+            'offloaded_total': pool.offloaded_total,
             'rho': _number(planner.rho[name]),
             'ready': pool.ready,
             'replicas': len(pool.replicas),
