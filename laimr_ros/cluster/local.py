@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 import logging
 import os
 from pathlib import Path
@@ -65,6 +66,7 @@ class _Pool:
     def __init__(self, name: str, config: LocalPool) -> None:
         self.name = name
         self.config = config
+        self.limits = (config.min_replicas, config.max_replicas)
         self.desired = config.min_replicas
         self.replicas: list[_Replica] = []
         self.backoff = Backoff(config.first_backoff_s, config.max_backoff_s)
@@ -160,9 +162,21 @@ class LocalReplicas:
 
         :raises KeyError: for an unknown pool.
         """
-        config = self._pools[pool].config
-        self._pools[pool].desired = max(config.min_replicas, min(config.max_replicas, count))
+        low, high = self._pools[pool].limits
+        self._pools[pool].desired = max(low, min(high, count))
         self._post(self._wake)
+
+    def set_limits(self, pool: str, min_replicas: int, max_replicas: int) -> None:
+        """
+        Change a pool's limits; the number asked for is clamped to them.
+
+        :raises KeyError: for an unknown pool.
+        :raises ValueError: unless 0 <= min_replicas <= max_replicas.
+        """
+        # Made for its check only.
+        replace(self._pools[pool].config, min_replicas=min_replicas, max_replicas=max_replicas)
+        self._pools[pool].limits = (min_replicas, max_replicas)
+        self.set_replicas(pool, self._pools[pool].desired)
 
     def close(self, timeout_s: float = 3.0) -> None:
         """

@@ -141,6 +141,18 @@ def test_limits_clamp_the_number(hold):
     holder.wait_ready(1)
 
 
+def test_limits_change_while_it_runs(hold):
+    """The number follows its limits; limits that contradict each other are refused."""
+    holder = hold(pool(min_replicas=1, max_replicas=4))
+    holder.set_limits('p', 2, 4)
+    holder.wait_ready(2)
+    holder.set_limits('p', 0, 1)
+    holder.wait_ready(1)
+    with pytest.raises(ValueError, match='min_replicas 3, max_replicas 2'):
+        holder.set_limits('p', 3, 2)
+    assert holder.desired('p') == 1
+
+
 def test_unknown_pool(hold):
     """A pool nobody configured is a KeyError, not a silent nothing."""
     holder = hold(pool())

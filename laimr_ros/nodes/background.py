@@ -1,0 +1,84 @@
+"""An executor in a thread of its own, while the main thread waits for the signal to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+
+from laimr_ros.nodes.executor import spin
+from rclpy.executors import Executor
+
+
+class BackgroundSpin:
+    """
+    Spin an executor beside the main thread, so that a node can end in good order.
+
+    rclpy's own signal handlers shut the context down at once, after which a node can neither
+    publish nor call. So call ``rclpy.init`` with ``SignalHandlerOptions.NO``, then::
+
+        with BackgroundSpin(executor) as spinning:
+            spinning.wait_for_signal()
+            ...  # still spinning: say goodbye
+
+    Further signals are ignored, so the goodbye must be bounded. Must be made in the main thread.
+
+    :param executor: the executor to run, with its nodes added; it is shut down at the end.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._error: BaseException | None = None
+        # A pipe, and not a threading.Event: setting an event in a signal handler can deadlock with
+        # the very wait it interrupts.
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._thread = threading.Thread(target=self._spin, name='executor', daemon=True)
+        self._previous = {
+            number: signal.signal(number, self._on_signal)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+
+    def __enter__(self) -> BackgroundSpin:
+        """Start to spin."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop to spin. :raises: what a callback raised, if one did."""
+        self._executor.shutdown(timeout_sec=1.0)
+        self._thread.join(timeout=1.0)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if not self._thread.is_alive():
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+        if self._error is not None and error is None:
+            raise self._error
+
+    def wait_for_signal(self) -> None:
+        """Return at SIGINT or SIGTERM, or when the executor has ended by itself."""
+        os.read(self._wake_read, 1)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b'.')
+        except BlockingIOError:
+            pass  # as many signals as a pipe holds: one is enough
+
+    def _spin(self) -> None:
+        try:
+            spin(self._executor)
+        except BaseException as error:  # told in the main thread
+            self._error = error
+        finally:
+            self._wake()
