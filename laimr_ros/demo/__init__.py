@@ -1,0 +1,1 @@
+"""The demonstration: a whole fleet on one machine, watched and summed up."""

@@ -1,0 +1,77 @@
+"""The processes of a demonstration: started together, ended in order, none left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+import signal
+import subprocess
+import time
+
+from laimr_ros.lifeline import Child, spawn
+
+
+class Processes:
+    """
+    Named child processes with a log file each.
+
+    :param logs: directory of the log files.
+    :param environment: their environment.
+    """
+
+    def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
+        """Start without processes."""
+        self._logs = logs
+        self._environment = dict(environment)
+        self._children: dict[str, Child] = {}
+
+    def start(self, name: str, argv: Sequence[str]) -> None:
+        """Start one process on a lifeline. :raises OSError: if it cannot be run."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        with open(self._logs / f'{name}.log', 'wb') as log:
+            self._children[name] = spawn(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env=self._environment)
+
+    def dead(self) -> list[tuple[str, int]]:
+        """Return the processes that ended by themselves, with their exit status."""
+        ended = []
+        for name, child in self._children.items():
+            status = child.poll()
+            if status is not None:
+                ended.append((name, status))
+        return ended
+
+    def last_lines(self, name: str, count: int = 3) -> list[str]:
+        """Return the last lines of a process's log."""
+        path = self._logs / f'{name}.log'
+        text = path.read_text(errors='replace') if path.exists() else ''
+        return [line for line in text.splitlines() if line.strip()][-count:]
+
+    def interrupt(self, names: Iterable[str]) -> None:
+        """Ask processes to end."""
+        for name in names:
+            child = self._children.get(name)
+            if child is not None and child.poll() is None:
+                child.send_signal(signal.SIGINT)
+
+    def wait(self, names: Iterable[str], seconds: float) -> None:
+        """Wait for processes to end; kill those that have not within ``seconds``."""
+        deadline = time.monotonic() + seconds
+        for name in names:
+            child = self._children.pop(name, None)
+            if child is None:
+                continue
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                # Cutting the lifeline, too, so that its own children end with it.
+                child.cut()
+                child.kill()
+                child.wait()
+
+    def close(self) -> None:
+        """End whatever is left, at once."""
+        names = list(self._children)
+        self.interrupt(names)
+        self.wait(names, 1.0)

@@ -1,0 +1,222 @@
+"""Run a demonstration from start to summary."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+import json
+import os
+from pathlib import Path
+import random
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from laimr_ros.demo import summary as summaries
+from laimr_ros.demo.files import configuration_file, point_latest
+from laimr_ros.demo.observer import Observer
+from laimr_ros.demo.plot import plot_run
+from laimr_ros.demo.processes import Processes
+from laimr_ros.demo.screen import Screen
+
+# Longest wait for the first worker of every pool: torch alone can take half a minute on a cold
+# disk.
+_START_TIMEOUT = 180.0
+# Cameras begin together so long after they were started, when their own start is over.
+_CAMERA_LEAD = 4.0
+_REFRESH = 0.5
+
+
+class DemoError(RuntimeError):
+    """The demonstration cannot go on; the message says why and what to do."""
+
+
+class Demo:
+    """
+    One demonstration.
+
+    :param args: the arguments of ``laimr demo``.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Prepare; nothing is started yet."""
+        self._args = args
+        self._stop = threading.Event()
+        self._params = args.params_file or configuration_file('demo.yaml')
+        if not self._params.is_file():
+            raise DemoError(f'parameter file {self._params} does not exist; give --params-file')
+        self._out = args.out / datetime.now().strftime('%Y%m%d-%H%M%S')
+        self._robots = [f'robot{i}' for i in range(1, args.robots + 1)]
+        self._burst: tuple[float, float] | None = None
+        if args.burst_factor != 1.0:
+            length = min(12.0, args.duration / 4.0)
+            begin = (args.duration - length) / 2.0
+            self._burst = (begin, begin + length)
+        self._start = 0.0
+
+    def run(self) -> int:
+        """Run to the end or to Ctrl-C; write the summary; return the exit status."""
+        previous = {
+            number: signal.signal(number, self._on_signal)
+            for number in (signal.SIGINT, signal.SIGTERM)}
+        self._out.mkdir(parents=True, exist_ok=True)
+        environment = self._environment()
+        os.environ.update(environment)
+        processes = Processes(self._out / 'logs', environment)
+        screen = Screen()
+        observer = None
+        try:
+            screen.say(f'results in {self._out}, ROS_DOMAIN_ID={environment["ROS_DOMAIN_ID"]}')
+            self._start_nodes(processes)
+            observer = Observer(self._robots)
+            self._wait_for_workers(processes, observer, screen)
+            if not self._stop.is_set():
+                self._start_cameras(processes)
+                self._watch(processes, observer, screen)
+            return self._finish(processes, observer, screen)
+        finally:
+            screen.close()
+            if observer is not None:
+                observer.close()
+            processes.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _environment(self) -> dict[str, str]:
+        environment = dict(os.environ)
+        if self._args.domain is not None:
+            environment['ROS_DOMAIN_ID'] = str(self._args.domain)
+        elif not environment.get('ROS_DOMAIN_ID'):
+            # Not the default domain: robots on the network shall not join by chance.
+            environment['ROS_DOMAIN_ID'] = str(random.SystemRandom().randint(1, 100))
+        environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+        environment.setdefault('ROS_LOG_DIR', str((self._out / 'logs' / 'ros').absolute()))
+        environment['PYTHONUNBUFFERED'] = '1'
+        return environment
+
+    def _start_nodes(self, processes: Processes) -> None:
+        records = (self._out / 'records.jsonl').absolute()
+        params = str(self._params.absolute())
+        processes.start('dispatcher', [
+            sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args',
+            '--params-file', params, '-p', f'records_file:={records}'])
+        command = [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args',
+                   '--params-file', params]
+        for pool in ('edge', 'cloud'):
+            command += ['-p', f'pools.{pool}.worker_params_file:={params}']
+        processes.start('local_bridge', command)
+
+    def _start_cameras(self, processes: Processes) -> None:
+        args = self._args
+        self._start = time.time() + _CAMERA_LEAD
+        for number, robot in enumerate(self._robots):
+            parameters: dict[str, Any] = {
+                'seed': args.seed * 1000 + number,
+                'start_at': self._start,
+                'truth_file': str((self._out / f'truth-{robot}.jsonl').absolute()),
+            }
+            if args.rate is not None:
+                parameters['rate'] = args.rate
+            if self._burst is not None:
+                parameters['burst_start_s'] = self._burst[0]
+                parameters['burst_duration_s'] = self._burst[1] - self._burst[0]
+                parameters['burst_factor'] = args.burst_factor
+            for kind, option in (('directory', args.images), ('video', args.video)):
+                if option is not None:
+                    parameters['source'] = kind
+                    parameters['path'] = str(option.absolute())
+            command = [
+                sys.executable, '-m', 'laimr_ros.nodes.camera', '--ros-args',
+                '--params-file', str(self._params.absolute()), '-r', f'__ns:=/{robot}']
+            for name, value in parameters.items():
+                command += ['-p', f'{name}:={value}']
+            processes.start(robot, command)
+
+    def _check(self, processes: Processes) -> None:
+        for name, status in processes.dead():
+            lines = ' | '.join(processes.last_lines(name)) or 'no output'
+            raise DemoError(
+                f'{name} ended with status {status}: {lines} (whole log: '
+                f'{self._out / "logs" / f"{name}.log"})')
+
+    def _wait_for_workers(
+        self, processes: Processes, observer: Observer, screen: Screen
+    ) -> None:
+        begun = time.monotonic()
+        while not self._stop.is_set():
+            self._check(processes)
+            status = observer.status()
+            waited = time.monotonic() - begun
+            if status is not None:
+                screen.show(status, f'starting workers, {waited:.0f} s')
+                if all(pool['ready'] for pool in status['pools'].values()):
+                    return
+            if waited > _START_TIMEOUT:
+                lines = ' | '.join(processes.last_lines('local_bridge'))
+                raise DemoError(
+                    f'no worker of every pool within {_START_TIMEOUT:.0f} s; the bridge says: '
+                    f'{lines}; logs are in {self._out / "logs"}')
+            self._stop.wait(_REFRESH)
+
+    def _watch(self, processes: Processes, observer: Observer, screen: Screen) -> None:
+        end = self._start + self._args.duration
+        while not self._stop.is_set() and time.time() < end:
+            self._check(processes)
+            status = observer.status()
+            elapsed = time.time() - self._start
+            if status is not None:
+                phase = ''
+                if self._burst is not None and self._burst[0] <= elapsed < self._burst[1]:
+                    phase = f', burst: {self._args.burst_factor:g} times the frames'
+                screen.show(
+                    status, f'{max(0.0, elapsed):.0f} of {self._args.duration:g} s{phase}')
+            self._stop.wait(_REFRESH)
+
+    def _finish(self, processes: Processes, observer: Observer, screen: Screen) -> int:
+        screen.say('ending')
+        processes.interrupt(self._robots)
+        processes.wait(self._robots, 1.5)
+        observer.wait_idle(1.0)
+        # SIGINT makes the dispatcher publish its last status, end open frames, flush records.
+        processes.interrupt(['dispatcher', 'local_bridge'])
+        processes.wait(['dispatcher'], 2.0)
+        records = summaries.read_records(self._out / 'records.jsonl')
+        history = observer.history()
+        random_weights = self._random_weights(observer)
+        summary = summaries.summarise(records, history, self._burst, self._start)
+        summary['duration_s'] = self._args.duration
+        summary['burst_s'] = list(self._burst) if self._burst else None
+        summary['random_weights'] = random_weights
+        (self._out / 'summary.json').write_text(json.dumps(summary, indent=2) + '\n')
+        (self._out / 'status.jsonl').write_text(
+            ''.join(json.dumps(status) + '\n' for status in history))
+        observer.save_pictures(self._out)
+        plot_run(self._out / 'plot.png', records, history, self._burst, self._start)
+        processes.wait(['local_bridge'], 3.0)
+        point_latest(self._args.out, self._out)
+        screen.close()
+        print(summaries.as_text(summary))
+        if random_weights:
+            print(f'\nweights are random ({", ".join(random_weights)}): times are real, boxes '
+                  'mean nothing')
+        print(f'\nsummary, plot, pictures, records and logs: {self._out}')
+        return 0 if summary['adds_up'] else 1
+
+    def _random_weights(self, observer: Observer) -> list[str]:
+        """Return the models that were never trained."""
+        import yaml
+        content = yaml.safe_load(self._params.read_text())
+        found = []
+        for name, node in content.items():
+            models = node.get('ros__parameters', {}).get('models', {})
+            if name.endswith('worker'):
+                found += [model for model, spec in models.items()
+                          if not Path(str(spec.get('weights', ''))).is_file()
+                          and spec.get('kind') != 'emulated']
+        return sorted(found)
