@@ -1,0 +1,112 @@
+"""When a camera takes its pictures: periodic, Poisson or bounded-Pareto, with a burst if wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+import math
+
+import numpy as np
+
+PROCESSES = ('periodic', 'poisson', 'bounded_pareto')
+
+
+@dataclass(frozen=True)
+class ArrivalSpec:
+    """
+    The law of the times between frames.
+
+    :param process: ``periodic``, ``poisson`` or ``bounded_pareto``.
+    :param rate_hz: mean rate outside the burst, in frames a second.
+    :param jitter: ``periodic`` only: largest deviation of each frame from its beat, as a part of
+        the period, 0 to 0.5. Deviations do not add up.
+    :param pareto_shape: ``bounded_pareto`` only: exponent of the tail; lower is burstier.
+    :param pareto_ratio: ``bounded_pareto`` only: longest interval over shortest.
+    :param burst_start_s: when the burst begins, in seconds after the first frame.
+    :param burst_duration_s: how long it lasts, in seconds; 0 for none.
+    :param burst_factor: by how much the rate is multiplied then.
+    :raises ValueError: for a law that cannot be.
+    """
+
+    process: str = 'periodic'
+    rate_hz: float = 10.0
+    jitter: float = 0.0
+    pareto_shape: float = 1.5
+    pareto_ratio: float = 100.0
+    burst_start_s: float = 0.0
+    burst_duration_s: float = 0.0
+    burst_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what has no meaning."""
+        if self.process not in PROCESSES:
+            raise ValueError(f'arrival process {self.process!r} is unknown; '
+                             f'use one of {", ".join(PROCESSES)}')
+        for name, low, high in (
+            ('rate_hz', 1e-6, 1e6), ('jitter', 0.0, 0.5), ('pareto_shape', 0.05, 50.0),
+            ('pareto_ratio', 1.000001, 1e9), ('burst_factor', 1e-6, 1e6),
+            ('burst_duration_s', 0.0, math.inf), ('burst_start_s', 0.0, math.inf),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f'{name} is {value!r}; set a value from {low} to {high}')
+
+
+class Arrivals:
+    """
+    A sequence of arrival times, the same for the same law and seed.
+
+    :param spec: the law.
+    :param seed: of the sequence.
+    """
+
+    def __init__(self, spec: ArrivalSpec, seed: int = 0) -> None:
+        self.spec = spec
+        self._random = np.random.default_rng([seed % 2**32, 4])
+        # Time in which the process is stationary: it runs faster in the burst.
+        self._beats = 0.0
+        self._shift = 0.0
+
+    def next(self) -> float:
+        """Return the time of the next arrival, in seconds after the first; the first is at 0."""
+        at = self._real(self._beats + self._shift)
+        self._beats += self._interval()
+        if self.spec.process == 'periodic' and self.spec.jitter:
+            self._shift = float(self._random.uniform(-1, 1)) * self.spec.jitter
+        return at
+
+    def _interval(self) -> float:
+        """Return an interval in units of the mean interval."""
+        process, random = self.spec.process, self._random
+        if process == 'periodic':
+            return 1.0
+        if process == 'poisson':
+            return float(random.exponential())
+        shape, ratio = self.spec.pareto_shape, self.spec.pareto_ratio
+        # The inverse of the bounded Pareto's distribution function, lower bound 1.
+        u = float(random.random())
+        value = (1.0 - u * (1.0 - ratio ** -shape)) ** (-1.0 / shape)
+        return value / bounded_pareto_mean(shape, ratio)
+
+    def _real(self, beats: float) -> float:
+        """Return when so many mean intervals have passed, given the burst."""
+        spec = self.spec
+        seconds = beats / spec.rate_hz
+        if spec.burst_duration_s == 0 or seconds <= spec.burst_start_s:
+            return seconds
+        in_burst = (seconds - spec.burst_start_s) / spec.burst_factor
+        if in_burst <= spec.burst_duration_s:
+            return spec.burst_start_s + in_burst
+        return seconds + spec.burst_duration_s * (1.0 - spec.burst_factor)
+
+
+def bounded_pareto_mean(shape: float, ratio: float) -> float:
+    """
+    Return the mean of a bounded Pareto law whose lower bound is 1.
+
+    :param shape: exponent of the tail.
+    :param ratio: upper bound over lower bound.
+    """
+    mass = 1.0 - ratio ** -shape
+    if math.isclose(shape, 1.0, rel_tol=1e-9):
+        return math.log(ratio) / mass
+    return shape / (shape - 1.0) * (1.0 - ratio ** (1.0 - shape)) / mass
