@@ -12,7 +12,7 @@ class WindowRate:
     Arrivals are counted in buckets, a twentieth of the window each. Defined at both ends: 0
     before the first arrival; until a whole window has passed, arrivals are divided by the time
     since the first one, but by no less than ``min_span``; after silence the rate falls to
-    exactly 0 within one window.
+    exactly 0 within one window and one bucket, and the next arrival starts afresh.
 
     :param window: length in seconds, > 0.
     :param min_span: shortest time to divide by, in seconds, so that the very first frames do not
@@ -32,14 +32,14 @@ class WindowRate:
 
     def add(self, now: float, count: int = 1) -> None:
         """Count arrivals at time ``now`` (seconds; never earlier than the last call)."""
-        if self._first is None:
-            self._first = now
         buckets = self._buckets
         if buckets and now < buckets[-1][0] + self._width:
             buckets[-1][1] += count
         else:
             self._expire(now)
             buckets.append([now, float(count)])
+            if self._first is None:
+                self._first = now
         self._total += count
 
     def _expire(self, now: float) -> None:

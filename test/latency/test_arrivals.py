@@ -1,0 +1,181 @@
+"""Test the arrival rate estimators."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, strategies as st
+import pytest
+
+from laimr_ros.latency.arrivals import Arrivals, WindowRate
+
+
+def test_rate_is_zero_before_the_first_arrival() -> None:
+    window = WindowRate(2.0)
+    assert window.rate(0.0) == 0.0
+    assert window.rate(1e9) == 0.0
+
+
+def test_first_arrivals_do_not_read_as_a_burst() -> None:
+    window = WindowRate(30.0, min_span=1.0)
+    window.add(100.0)
+    assert window.rate(100.0) == 1.0
+    window.add(100.01)
+    assert window.rate(100.01) == 2.0
+
+
+@pytest.mark.parametrize('window', [2.0, 5.0, 30.0])
+def test_rate_is_right_before_a_whole_window_has_passed(window: float) -> None:
+    rate = WindowRate(window)
+    for k in range(11):
+        rate.add(50.0 + 0.1 * k)
+    # 11 arrivals in the one second since the first.
+    assert rate.rate(51.0) == pytest.approx(11.0, rel=0.01)
+
+
+@pytest.mark.parametrize(('window', 'true'), [(2.0, 10.0), (2.0, 333.0), (30.0, 0.5), (30.0, 7.0)])
+def test_steady_arrivals_give_their_rate(window: float, true: float) -> None:
+    rate = WindowRate(window)
+    count = int(5 * window * true)
+    for k in range(count):
+        rate.add(k / true)
+    assert rate.rate(count / true) == pytest.approx(true, abs=1.5 / window)
+
+
+@pytest.mark.parametrize('asked_meanwhile', [False, True])
+def test_silence_gives_exactly_zero(asked_meanwhile: bool) -> None:
+    rate = WindowRate(2.0)
+    for k in range(100):
+        rate.add(0.05 * k)
+    last = 0.05 * 99
+    if asked_meanwhile:
+        for k in range(1, 20):
+            assert rate.rate(last + 0.1 * k) > 0.0
+    assert rate.rate(last + 2.0 + 2.0 / WindowRate.BUCKETS) == 0.0
+    assert rate.rate(last + 1000.0) == 0.0
+
+
+@pytest.mark.parametrize('asked_meanwhile', [False, True])
+def test_arrivals_after_silence_start_afresh(asked_meanwhile: bool) -> None:
+    rate = WindowRate(2.0, min_span=1.0)
+    for k in range(100):
+        rate.add(0.05 * k)
+    if asked_meanwhile:
+        assert rate.rate(50.0) == 0.0
+    rate.add(100.0)
+    assert rate.rate(100.0) == 1.0
+    rate.add(100.5)
+    assert rate.rate(100.5) == 2.0
+
+
+def test_memory_is_bounded() -> None:
+    rate = WindowRate(30.0)
+    most = 0
+    for k in range(100_000):
+        rate.add(k * 1e-3)
+        most = max(most, len(rate._buckets))
+    assert most <= WindowRate.BUCKETS + 2
+
+
+def test_several_arrivals_count_at_once() -> None:
+    one, many = WindowRate(2.0), WindowRate(2.0)
+    for k in range(40):
+        for _ in range(3):
+            one.add(0.1 * k)
+        many.add(0.1 * k, 3)
+    assert many.rate(4.0) == one.rate(4.0)
+
+
+@given(
+    gaps=st.lists(st.one_of(st.floats(0.0, 0.2), st.floats(0.0, 5.0)), min_size=1, max_size=200),
+    later=st.floats(0.0, 5.0), asked=st.booleans())
+def test_rate_lies_between_exact_counts_a_bucket_apart(
+    gaps: list[float], later: float, asked: bool
+) -> None:
+    window, width = 2.0, 2.0 / WindowRate.BUCKETS
+    rate = WindowRate(window, min_span=1.0)
+    times = []
+    now = 0.0
+    for gap in gaps:
+        now += gap
+        times.append(now)
+        rate.add(now)
+        if asked:
+            rate.rate(now)
+    now += later
+    fewest = sum(t > now - window + width + 1e-9 for t in times)
+    most = sum(t > now - window - width - 1e-9 for t in times)
+    value = rate.rate(now)
+    # The time divided by lies between the shortest span and the whole window.
+    assert fewest / window - 1e-9 <= value <= most / 1.0 + 1e-9
+    if now > window and min(times, default=now) < now - window - width and asked is False:
+        gap = max((b - a for a, b in zip(times, times[1:])), default=0.0)
+        if gap < window:
+            assert value <= most / window + 1e-9
+
+
+def test_poisson_arrivals_are_unbiased() -> None:
+    rng = random.Random(1)
+    rate = WindowRate(2.0)
+    readings = []
+    now, ask = 0.0, 5.0
+    while now < 2000.0:
+        now += rng.expovariate(6.0)
+        while ask < now:
+            readings.append(rate.rate(ask))
+            ask += 1.0
+        rate.add(now)
+    mean = sum(readings) / len(readings)
+    # Standard error: sqrt(6 / 2000) = 0.055.
+    assert mean == pytest.approx(6.0, abs=0.2)
+
+
+def test_fast_reading_sees_a_step_first() -> None:
+    arrivals = Arrivals(2.0, 30.0)
+    now = 0.0
+    for _ in range(60):
+        now += 1.0
+        arrivals.add(now)
+    for _ in range(20):
+        now += 0.1
+        arrivals.add(now)
+    assert arrivals.fast(now) == pytest.approx(10.0, rel=0.15)
+    assert arrivals.slow(now) == pytest.approx((28 + 20) / 30, rel=0.1)
+
+
+def test_forecast_of_steady_arrivals_is_their_rate() -> None:
+    arrivals = Arrivals(2.0, 30.0)
+    for k in range(1000):
+        arrivals.add(0.1 * k)
+    assert arrivals.forecast(100.0, 5.0) == pytest.approx(10.0, rel=0.15)
+
+
+def test_forecast_carries_a_rise_on_and_at_most_doubles_it() -> None:
+    arrivals = Arrivals(2.0, 30.0)
+    now, rate = 0.0, 2.0
+    while now < 60.0:
+        rate = 2.0 + 0.1 * now
+        now += 1.0 / rate
+        arrivals.add(now)
+    # Rising by 0.1 frames/s each second: in 10 s it is one frame/s more than now.
+    fast = arrivals.fast(now)
+    assert fast == pytest.approx(rate, rel=0.15)
+    assert arrivals.forecast(now, 10.0) - fast == pytest.approx(1.0, rel=0.5)
+    assert arrivals.forecast(now, 1e6) == pytest.approx(2.0 * fast)
+    assert arrivals.forecast(now, 0.0) == fast
+
+
+def test_forecast_of_falling_arrivals_is_the_slow_reading() -> None:
+    arrivals = Arrivals(2.0, 30.0)
+    for k in range(300):
+        arrivals.add(0.1 * k)
+    assert arrivals.fast(34.0) == 0.0
+    assert arrivals.forecast(34.0, 10.0) == arrivals.slow(34.0) > 5.0
+
+
+def test_slow_window_is_never_the_shorter_one() -> None:
+    arrivals = Arrivals(10.0, 2.0)
+    for k in range(300):
+        arrivals.add(0.1 * k)
+    assert arrivals.slow(30.0) == arrivals.fast(30.0)
+    assert arrivals.forecast(30.0, 5.0) == arrivals.fast(30.0)
