@@ -6,10 +6,9 @@ import math
 import random
 
 from hypothesis import given, strategies as st
-import pytest
-
 from laimr_ros.latency.correction import Correction
 from laimr_ros.latency.model import lognormal_quantile
+import pytest
 
 
 def draw(rng: random.Random, mean: float, cv: float) -> float:

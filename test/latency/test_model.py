@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from hypothesis import given, strategies as st
+from laimr_ros.latency.model import lognormal_quantile, Network, normal_quantile, PowerLaw
 import pytest
 from scipy import stats
-
-from laimr_ros.latency.model import lognormal_quantile, Network, normal_quantile, PowerLaw
 
 
 @given(

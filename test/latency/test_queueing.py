@@ -6,9 +6,8 @@ from fractions import Fraction
 import math
 
 from hypothesis import given, strategies as st
-import pytest
-
 from laimr_ros.latency.queueing import erlang_b, erlang_c, wait_quantile
+import pytest
 
 
 def summed_erlang_b(servers: int, offered: Fraction) -> Fraction:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from hypothesis import given, strategies as st
-import pytest
-
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
+import pytest
 
 
 def test_rate_is_zero_before_the_first_arrival() -> None:
@@ -109,7 +109,7 @@ def test_rate_lies_between_exact_counts_a_bucket_apart(
     # The time divided by lies between the shortest span and the whole window.
     assert fewest / window - 1e-9 <= value <= most / 1.0 + 1e-9
     if now > window and min(times, default=now) < now - window - width and asked is False:
-        gap = max((b - a for a, b in zip(times, times[1:])), default=0.0)
+        gap = max((b - a for a, b in itertools.pairwise(times)), default=0.0)
         if gap < window:
             assert value <= most / window + 1e-9
 
