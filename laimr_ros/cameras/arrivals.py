@@ -55,24 +55,26 @@ class Arrivals:
     """
     A sequence of arrival times, the same for the same law and seed.
 
-    :param spec: the law.
+    :param spec: the law; may be replaced at any time, and then holds for the intervals to come.
     :param seed: of the sequence.
     """
 
     def __init__(self, spec: ArrivalSpec, seed: int = 0) -> None:
         self.spec = spec
         self._random = np.random.default_rng([seed % 2**32, 4])
-        # Time in which the process is stationary: it runs faster in the burst.
-        self._beats = 0.0
+        self._next_s = 0.0
         self._shift = 0.0
 
     def next(self) -> float:
         """Return the time of the next arrival, in seconds after the first; the first is at 0."""
-        at = self._real(self._beats + self._shift)
-        self._beats += self._interval()
-        if self.spec.process == 'periodic' and self.spec.jitter:
-            self._shift = float(self._random.uniform(-1, 1)) * self.spec.jitter
-        return at
+        spec = self.spec
+        arrival_s = self._next_s + self._shift
+        self._next_s = _advance(spec, self._next_s, self._interval())
+        self._shift = 0.0
+        if spec.process == 'periodic' and spec.jitter:
+            period_s = _advance(spec, self._next_s, 1.0) - self._next_s
+            self._shift = float(self._random.uniform(-1, 1)) * spec.jitter * period_s
+        return arrival_s
 
     def _interval(self) -> float:
         """Return an interval in units of the mean interval."""
@@ -87,16 +89,22 @@ class Arrivals:
         value = (1.0 - u * (1.0 - ratio ** -shape)) ** (-1.0 / shape)
         return value / bounded_pareto_mean(shape, ratio)
 
-    def _real(self, beats: float) -> float:
-        """Return when so many mean intervals have passed, given the burst."""
-        spec = self.spec
-        seconds = beats / spec.rate_hz
-        if spec.burst_duration_s == 0 or seconds <= spec.burst_start_s:
-            return seconds
-        in_burst = (seconds - spec.burst_start_s) / spec.burst_factor
-        if in_burst <= spec.burst_duration_s:
-            return spec.burst_start_s + in_burst
-        return seconds + spec.burst_duration_s * (1.0 - spec.burst_factor)
+
+def _advance(spec: ArrivalSpec, from_s: float, beats: float) -> float:
+    """Return when so many mean intervals have passed since a time, given the burst."""
+    now_s = from_s
+    burst_end_s = spec.burst_start_s + spec.burst_duration_s
+    for end_s, rate_hz in (
+        (spec.burst_start_s, spec.rate_hz),
+        (burst_end_s, spec.rate_hz * spec.burst_factor),
+    ):
+        if now_s < end_s:
+            passed = (end_s - now_s) * rate_hz
+            if passed >= beats:
+                return now_s + beats / rate_hz
+            beats -= passed
+            now_s = end_s
+    return now_s + beats / spec.rate_hz
 
 
 def bounded_pareto_mean(shape: float, ratio: float) -> float:

@@ -58,6 +58,16 @@ def test_seed_decides() -> None:
     assert (intervals(spec, 50, seed=3) != intervals(spec, 50, seed=4)).any()
 
 
+def test_the_law_can_change_on_the_way() -> None:
+    arrivals = Arrivals(ArrivalSpec('periodic', 10.0))
+    first = [arrivals.next() for _ in range(5)]
+    arrivals.spec = ArrivalSpec('periodic', 2.0)
+    later = [arrivals.next() for _ in range(4)]
+    # The one already due keeps its time; the intervals after it are the new ones.
+    assert first == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+    assert later == pytest.approx([0.5, 1.0, 1.5, 2.0])
+
+
 @pytest.mark.parametrize('process', ['periodic', 'poisson', 'bounded_pareto'])
 def test_burst_multiplies_the_rate_while_it_lasts(process: str) -> None:
     spec = ArrivalSpec(process, 50.0, burst_start_s=100.0, burst_duration_s=60.0,
