@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -62,9 +63,16 @@ class BackgroundSpin:
         if self._error is not None and error is None:
             raise self._error
 
-    def wait_for_signal(self) -> None:
-        """Return at SIGINT or SIGTERM, or when the executor has ended by itself."""
-        os.read(self._wake_read, 1)
+    def wait_for_signal(self, timeout_s: float | None = None) -> bool:
+        """
+        Return at SIGINT or SIGTERM, or when the executor has ended by itself.
+
+        :param timeout_s: longest wait in seconds; for ever if left out.
+        :return: False if only the time is up.
+        """
+        # `select` is restarted after a signal, once its handler has run.
+        ready, _, _ = select.select([self._wake_read], [], [], timeout_s)
+        return bool(ready)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._wake()

@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from laimr_ros import lifeline
 from laimr_ros.cluster.base import PoolStatus, ReplicaState
 from laimr_ros.cluster.local import LocalPool, LocalReplicas
 from laimr_ros.nodes.background import BackgroundSpin
@@ -394,6 +395,7 @@ class _RosLogHandler(logging.Handler):
 
 def main(args: list[str] | None = None) -> int:
     """Run the node until SIGINT or SIGTERM; return the process exit status."""
+    lifeline.attach()
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
         try:

@@ -16,8 +16,10 @@ from rclpy.task import Future
 
 # How often to look whether the other node still has what it was given: it may have restarted.
 _CHECK_S = 1.0
-# The longest wait for a reply; a node that dies with a call in hand never answers.
-_REPLY_S = 2.0
+# First wait for a reply, doubled with every failure: a node that dies with a call in hand never
+# answers, and a reply can be lost while the two sides are still finding each other.
+_REPLY_S = 0.5
+_REPLY_MAX_S = 5.0
 _TICK_S = 0.1
 
 
@@ -78,7 +80,7 @@ class RemoteParameters:
             client.remove_pending_request(future)
             self._call = None
             if self.present:
-                self._failed(now, f'no reply within {_REPLY_S:g} s')
+                self._failed(now, 'it does not reply')
         if now < self._not_before or not self._wanted:
             return
         if not self.present:
@@ -146,7 +148,8 @@ class RemoteParameters:
 
     def _start(self, client: Client, request: Any, done: Any, now: float) -> None:
         future = client.call_async(request)
-        self._call = (client, future, now + _REPLY_S)
+        patience_s = min(_REPLY_MAX_S, _REPLY_S * 2.0 ** min(self._backoff.failures, 10))
+        self._call = (client, future, now + patience_s)
         future.add_done_callback(done)
 
     def _reply(self, future: Future) -> Any:
@@ -162,7 +165,8 @@ class RemoteParameters:
     def _failed(self, now: float, why: str) -> None:
         delay = self._backoff.failed()
         self._not_before = now + delay
-        if why != self._complaint:
+        # A single lost reply is no news.
+        if why != self._complaint and self._backoff.failures > 1:
             self._complaint = why
             self._node.get_logger().warning(
                 f'cannot set parameters of {self._remote}: {why}; trying again'

@@ -12,6 +12,7 @@ from laimr_ros import lifeline
 
 def main() -> int:
     """Behave as told: ``stand_in_worker.py BEHAVIOUR LISTEN``; ``@FILE`` reads the behaviour."""
+    began = time.monotonic()
     lifeline.attach()
     behaviour, listen = sys.argv[1:]
     if behaviour.startswith('@'):
@@ -39,6 +40,7 @@ def main() -> int:
     else:
         listen = '127.0.0.1:4321'
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    print('loading', began, time.monotonic(), flush=True)
     print('ready', listen, 0.1, flush=True)
     if behaviour == 'brief':
         print('worker: lost its memory', file=sys.stderr, flush=True)
