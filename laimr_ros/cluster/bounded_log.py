@@ -59,7 +59,7 @@ class BoundedLog:
 
     def _open(self, path: Path) -> None:
         # Unbuffered: when the host dies, the last lines are the ones that matter.
-        self._file = open(path, 'ab', buffering=0)
+        self._file = open(path, 'ab', buffering=0)  # noqa: SIM115 - kept open
         self._size = self._file.seek(0, os.SEEK_END)
 
     def _give_up(self, error: OSError) -> None:

@@ -370,12 +370,12 @@ class LocalReplicas:
         surplus = len(wanted) - pool.desired
         if surplus > 0:
             # Those that serve nothing go first, then the newest: it has the least in its caches.
-            order = sorted(
-                reversed(wanted),
-                key=lambda r: (r.state is ReplicaState.READY, r.process is not None),
-            )
-            for replica in order[:surplus]:
-                self._drain(pool, replica, now)
+            def rank(index: int) -> tuple[bool, bool, int]:
+                replica = wanted[index]
+                return replica.state is ReplicaState.READY, replica.process is not None, -index
+
+            for index in sorted(range(len(wanted)), key=rank)[:surplus]:
+                self._drain(pool, wanted[index], now)
 
     def _drain(self, pool: _Pool, replica: _Replica, now: float) -> None:
         if replica.process is None:

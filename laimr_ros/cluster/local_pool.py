@@ -45,7 +45,7 @@ class LocalPool:
     stable_s: float = 10.0
 
     def __post_init__(self) -> None:
-        """:raises ValueError: naming the field, its value and the fix."""
+        """Check. :raises ValueError: naming the field, its value and the fix."""
         if not self.command:
             raise ValueError("command is empty: give the worker's argument vector")
         if not any('{listen}' in argument for argument in self.command):

@@ -128,7 +128,7 @@ class Bridge:
             *parameters,
         )
         arguments = [word for setting in settings for word in ('-p', setting)]
-        self.output = open(base / 'bridge.log', 'ab')
+        self.output = (base / 'bridge.log').open('ab')
         self.process = psutil.Popen(
             [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args',
              '-r', f'__ns:={NAMESPACE}', *arguments],
