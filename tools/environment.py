@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from typing import NoReturn
 
 from progress import Progress, run_logged, SetupError, TRANSIENT
 
@@ -97,7 +98,7 @@ class Environment:
         # Set by another environment's wheels, it would keep ours from finding their libraries.
         env.pop('_ROS_WHEELS_BOOTSTRAP_COMPLETE', None)
         libraries = env.get('LD_LIBRARY_PATH', '').split(os.pathsep)
-        kept = [path for path in libraries if not Path(path).parent.joinpath('pyvenv.cfg').exists()]
+        kept = [p for p in libraries if not Path(p).parent.joinpath('pyvenv.cfg').exists()]
         env['LD_LIBRARY_PATH'] = os.pathsep.join(kept)
         if not env['LD_LIBRARY_PATH']:
             del env['LD_LIBRARY_PATH']
@@ -224,7 +225,7 @@ class Environment:
         constraints = REQUIREMENTS / 'constraints.txt'
         if self.distro:
             constraints = self._constraints_of_ros(constraints)
-        command: list[str] = [str(self.python), '-m', 'pip', 'install', '--no-warn-script-location']
+        command = [str(self.python), '-m', 'pip', 'install', '--no-warn-script-location']
         for name in names:
             command += ['-r', str(REQUIREMENTS / name)]
         command += ['-c', str(constraints), '--progress-bar', 'off']
@@ -336,7 +337,10 @@ class Environment:
 
 def _relocate_cmake_files(prefix: Path, python: Path, env: dict[str, str]) -> None:
     """Replace two paths of the machine that built the wheels by this environment's."""
-    ask = 'import sysconfig, numpy; print(sysconfig.get_paths()["include"]); print(numpy.get_include())'
+    ask = (
+        'import sysconfig, numpy\n'
+        'print(sysconfig.get_paths()["include"], numpy.get_include(), sep="\\n")'
+    )
     include, numpy_include = _ask([str(python), '-c', ask], env=env).splitlines()[-2:]
     built_on = r'/opt/python/cp\d+-cp\d+t?'
     for file in prefix.glob('share/*/cmake/*.cmake'):
@@ -359,6 +363,11 @@ def _pip_line(line: str) -> str | None:
     if line.startswith('Installing collected packages:'):
         return f'installing {line.count(",") + 1} packages (a minute or two)'
     return None
+
+
+def _become(program: str, command: Sequence[str], env: dict[str, str]) -> NoReturn:
+    # In this very process: signals and the exit status need no passing on.
+    os.execve(program, list(command), env)
 
 
 def _prepend(env: dict[str, str], name: str, path: Path) -> None:
@@ -444,7 +453,7 @@ def main(command: Sequence[str]) -> int:
     if program is None:
         print(f'{command[0]}: no such command', file=sys.stderr)
         return 127
-    os.execve(program, list(command), env)
+    _become(program, command, env)
 
 
 if __name__ == '__main__':

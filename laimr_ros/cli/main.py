@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 import importlib
 import sys
-from collections.abc import Sequence
 
 from laimr_ros import __version__
 
@@ -14,7 +14,7 @@ from laimr_ros import __version__
 SUBCOMMANDS = {
     'demo': 'six robots, an edge and a cloud pool, on this machine',
     'worker': 'serve detectors over the Open Inference Protocol (no ROS needed)',
-    'testbed': 'serve drawn CloudGripper cells over the testbed\'s HTTP API',
+    'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
     'doctor': 'check this machine and say how to mend what is wrong',
 }
 
