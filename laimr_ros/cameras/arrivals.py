@@ -1,4 +1,4 @@
-"""When a camera takes its pictures: periodic, Poisson or bounded-Pareto, with a burst if wanted."""
+"""When a camera takes its pictures: periodic, Poisson or bounded-Pareto, perhaps a burst."""
 
 from __future__ import annotations
 
@@ -55,26 +55,37 @@ class Arrivals:
     """
     A sequence of arrival times, the same for the same law and seed.
 
-    :param spec: the law; may be replaced at any time, and then holds for the intervals to come.
+    :param spec: the law.
     :param seed: of the sequence.
     """
 
     def __init__(self, spec: ArrivalSpec, seed: int = 0) -> None:
         self.spec = spec
         self._random = np.random.default_rng([seed % 2**32, 4])
-        self._next_s = 0.0
-        self._shift = 0.0
+        self._beat_s: float | None = None  # Of the arrival before, without its jitter.
 
     def next(self) -> float:
         """Return the time of the next arrival, in seconds after the first; the first is at 0."""
-        spec = self.spec
-        arrival_s = self._next_s + self._shift
-        self._next_s = _advance(spec, self._next_s, self._interval())
-        self._shift = 0.0
-        if spec.process == 'periodic' and spec.jitter:
-            period_s = _advance(spec, self._next_s, 1.0) - self._next_s
-            self._shift = float(self._random.uniform(-1, 1)) * spec.jitter * period_s
-        return arrival_s
+        spec, before_s = self.spec, self._beat_s
+        if before_s is None:
+            self._beat_s = 0.0
+            return 0.0
+        self._beat_s = _advance(spec, before_s, self._interval())
+        if spec.process != 'periodic' or not spec.jitter:
+            return self._beat_s
+        period_s = self._beat_s - before_s
+        return self._beat_s + float(self._random.uniform(-1, 1)) * spec.jitter * period_s
+
+    def change(self, spec: ArrivalSpec, now_s: float) -> None:
+        """
+        Change the law.
+
+        :param spec: the law from now on.
+        :param now_s: when the next interval begins, in seconds after the first arrival.
+        """
+        self.spec = spec
+        if self._beat_s is not None:
+            self._beat_s = now_s
 
     def _interval(self) -> float:
         """Return an interval in units of the mean interval."""
@@ -87,7 +98,7 @@ class Arrivals:
         # The inverse of the bounded Pareto's distribution function, lower bound 1.
         u = float(random.random())
         value = (1.0 - u * (1.0 - ratio ** -shape)) ** (-1.0 / shape)
-        return value / bounded_pareto_mean(shape, ratio)
+        return float(value / bounded_pareto_mean(shape, ratio))
 
 
 def _advance(spec: ArrivalSpec, from_s: float, beats: float) -> float:
@@ -116,5 +127,5 @@ def bounded_pareto_mean(shape: float, ratio: float) -> float:
     """
     mass = 1.0 - ratio ** -shape
     if math.isclose(shape, 1.0, rel_tol=1e-9):
-        return math.log(ratio) / mass
-    return shape / (shape - 1.0) * (1.0 - ratio ** (1.0 - shape)) / mass
+        return float(math.log(ratio) / mass)
+    return float(shape / (shape - 1.0) * (1.0 - ratio ** (1.0 - shape)) / mass)

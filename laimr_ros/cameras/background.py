@@ -1,16 +1,17 @@
 """
-What never moves in the cell, seen by the base camera: walls, light strips, extrusions, belts, fans.
+What never moves in the cell: walls, light strips, extrusions, belts, fans.
 
 Shapes are given in pixels of a 640x480 image, and drawn once, enlarged and then averaged down.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import cv2
+from laimr_ros.cameras.lens import BASE_CAMERA, Lens
 import numpy as np
 import numpy.typing as npt
-
-from laimr_ros.cameras.lens import BASE_CAMERA, Lens
 
 Image = npt.NDArray[np.uint8]
 Points = list[tuple[float, float]]
@@ -69,9 +70,10 @@ def _curve(points: Points, count: int = 24) -> list[tuple[float, float]]:
                       for axis in (0, 1))))
 
 
+@lru_cache(maxsize=8)
 def draw_background(lens: Lens) -> Image:
     """
-    Return the empty cell.
+    Return the empty cell; the same array for the same lens, so it cannot be written to.
 
     :param lens: gives the size, and the part of the reference image that is seen.
     :returns: uint8, shape (height, width, 3), BGR.
@@ -90,7 +92,10 @@ def draw_background(lens: Lens) -> Image:
     _bottom(canvas)
     _right(canvas)
     _belts(canvas)
-    return cv2.resize(canvas.image, (lens.width, lens.height), interpolation=cv2.INTER_AREA)
+    size = (lens.width, lens.height)
+    image = np.asarray(cv2.resize(canvas.image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    image.setflags(write=False)
+    return image
 
 
 def _wall(lens: Lens, finer: int) -> Image:
@@ -101,7 +106,7 @@ def _wall(lens: Lens, finer: int) -> Image:
     top = (BASE_CAMERA.height * scale - height) / 2
     x = (np.arange(width, dtype=np.float32) + left) / scale
     y = ((np.arange(height, dtype=np.float32) + top) / scale)[:, None]
-    # Light falls in from above and below; the sheet is brightest at mid height, left of the middle.
+    # Light falls in from above and below; the sheet is brightest left of the middle.
     grey = 92 + 88 * np.exp(-(((x - 245) / 210) ** 2 + ((y - 262) / 190) ** 2) / 1.6)
     grey = grey + 3 * np.exp(-((y - 205) / 16) ** 2) - 4 * np.exp(-((y - 148) / 16) ** 2)
     grey = grey + 6 * np.exp(-((y - 425) / 22) ** 2) - 4 * np.exp(-((y - 372) / 18) ** 2)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 import math
 
-import numpy as np
-
 from laimr_ros.cameras.pen import Array, ellipse, Pen, rectangle, subdivided
 from laimr_ros.cameras.plan import GripperPose
+import numpy as np
 
 # Depths from the camera in millimetres, from how the parts shift against each other in real
 # pictures; the floor is at prints.FLOOR_DEPTH_MM.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import cv2
+from laimr_ros.cameras.lens import Lens
 import numpy as np
 import numpy.typing as npt
-
-from laimr_ros.cameras.lens import Lens
 
 Image = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.float64]
@@ -31,7 +30,7 @@ def ellipse(x: float, y: float, rx: float, ry: float, count: int = 20) -> Array:
 
 
 def subdivided(outline: npt.ArrayLike, step: float = _STEP_MM) -> Array:
-    """Return a closed outline with more points, so that none of its edges is longer than a step."""
+    """Return a closed outline with more points: none of its edges is longer than a step."""
     xy = np.asarray(outline, float)
     ends = np.roll(xy, -1, axis=0)
     pieces = np.maximum(np.ceil(np.hypot(*(ends - xy).T) / step).astype(int), 1)
@@ -44,7 +43,7 @@ def subdivided(outline: npt.ArrayLike, step: float = _STEP_MM) -> Array:
 def placed(outline: Array, x: float, y: float, angle: float) -> Array:
     """Return an outline turned about its origin, then moved; angle in radians."""
     sine, cosine = np.sin(angle), np.cos(angle)
-    return outline @ np.array([(cosine, sine), (-sine, cosine)]) + (x, y)
+    return np.asarray(outline @ np.array([(cosine, sine), (-sine, cosine)]) + (x, y))
 
 
 class Pen:
@@ -137,7 +136,7 @@ class Pen:
         x1, y1 = (np.ceil(high) + 2).astype(int).tolist()
         height, width = self.labels.shape
         if x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height:
-            area = np.count_nonzero(self.labels[y0:y1, x0:x1] == self._label)
+            area = int(np.count_nonzero(self.labels[y0:y1, x0:x1] == self._label))
         else:
             mask = np.zeros((y1 - y0, x1 - x0), np.uint8)
             for outline in self._marked:

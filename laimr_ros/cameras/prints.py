@@ -5,11 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 import cv2
+from laimr_ros.cameras.pen import (
+    Array,
+    coverage,
+    ellipse,
+    Image,
+    Pen,
+    placed,
+    subdivided,
+    to_fixed,
+)
+from laimr_ros.cameras.plan import Pose
 import numpy as np
 import numpy.typing as npt
-
-from laimr_ros.cameras.pen import Array, coverage, ellipse, Image, Pen, placed, subdivided, to_fixed
-from laimr_ros.cameras.plan import Pose
 
 FLOOR_DEPTH_MM = 157.0  # From the camera to the floor: 30 mm are 97 pixels there.
 SIDE_MM = 30.0
@@ -52,8 +60,8 @@ def texture(shape: str, seed: int) -> Image:
     mask = np.zeros((size, size), np.uint8)
     cv2.fillPoly(mask, [np.round(_OUTLINES[shape] * to_pixels + size / 2).astype(np.int32)], 255)
     inside_mm = cv2.distanceTransform(mask, cv2.DIST_L2, 3) / to_pixels
-    mottled = cv2.GaussianBlur(random.normal(size=(size, size)).astype(np.float32), (0, 0), 7)
-    mottled /= mottled.std()
+    mottled = np.asarray(cv2.GaussianBlur(random.normal(size=(size, size)), (0, 0), 7))
+    mottled = mottled / mottled.std()
     turn = random.uniform(0, 2 * np.pi)
     y, x = np.mgrid[-1:1:size * 1j, -1:1:size * 1j]
     slope = x * np.cos(turn) + y * np.sin(turn)
@@ -82,7 +90,8 @@ def draw_print(pen: Pen, shape: str, pose: Pose, seed: int) -> None:
     # What is further away appears nearer to the axis: sides show where they look that way. The
     # face covers the others, so all of them may be drawn.
     if shape == 'circle':
-        pen.fill_fixed(cv2.convexHull(np.concatenate([face, far]))[:, 0], _SIDE)
+        hull = np.asarray(cv2.convexHull(np.concatenate([face, far])), np.int32)
+        pen.fill_fixed(hull[:, 0], _SIDE)
     else:
         face_next, far_next = np.roll(face, -1, axis=0), np.roll(far, -1, axis=0)
         along = (face_next - face).astype(float)
@@ -109,9 +118,9 @@ def _lay_face(pen: Pen, face: npt.NDArray[np.int32], pose: Pose, pattern: Image)
     last = _TEXTURE_PX - 1
     source = np.array([(0, 0), (last, 0), (last, last), (0, last)], np.float32)
     warp = cv2.getPerspectiveTransform(source, target.astype(np.float32))
-    laid = cv2.warpPerspective(
+    laid = np.asarray(cv2.warpPerspective(
         pattern, warp, (right - left, bottom - top), borderMode=cv2.BORDER_REPLICATE
-    )
+    ), np.uint8)
     mask = coverage(face, left, top, right - left, bottom - top)
     part = pen.image[top:bottom, left:right]
     part[:] = _blend(part, laid, mask)

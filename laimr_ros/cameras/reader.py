@@ -57,6 +57,7 @@ class Reader:
         self._clock, self._start_s, self._simulated = clock, start_s, simulated
         self._stop = threading.Event()
         self._hurry = threading.Event()
+        self._changed: ArrivalSpec | None = None
         self._trouble = _Trouble(report)
         self._seen_s = 0.0
         self._begin_s = 0.0
@@ -86,7 +87,7 @@ class Reader:
 
     def change(self, spec: ArrivalSpec) -> None:
         """Change the arrival process from now on."""
-        self._arrivals.spec = spec
+        self._changed = spec
         self._hurry.set()
 
     def _run(self) -> None:
@@ -114,16 +115,20 @@ class Reader:
 
     def _wait(self, arrival_s: float) -> bool:
         """Wait until a frame is due; return false when stopped."""
-        limit_s = float('inf')
         while not self._stop.is_set():
             now_s = self._now()
-            left_s = min(self._begin_s + arrival_s, limit_s) - now_s
+            changed, self._changed = self._changed, None
+            if changed is not None:
+                # The interval of an old, low rate may be far too long: begin a new one.
+                began = now_s > self._begin_s
+                self._arrivals.change(changed, now_s - self._begin_s if began else 0.0)
+                if began:
+                    arrival_s = self._arrivals.next()
+            left_s = self._begin_s + arrival_s - now_s
             if left_s <= 0:
                 return True
             if self._hurry.wait(_SIMULATED_WAIT_S if self._simulated else min(left_s, 5.0)):
                 self._hurry.clear()
-                # The interval of an old, low rate may be far too long for the new one.
-                limit_s = now_s + 1.0 / self._arrivals.spec.rate_hz
         return False
 
     def _read(self) -> bool:
@@ -174,5 +179,6 @@ class _Trouble:
         """Note a success."""
         if self._told:
             lasted = time.monotonic() - self._begun_at
-            self._report(f'frames again, after {self._count} failed tries in {lasted:.1f} s', False)
+            self._report(
+                f'frames again, after {self._count} failed tries in {lasted:.1f} s', False)
         self._count, self._told = 0, False

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import cv2
-import numpy as np
-import numpy.typing as npt
-
 from laimr_ros.cameras.background import draw_background
 from laimr_ros.cameras.gantry import draw_gantry, draw_gripper
 from laimr_ros.cameras.lens import BASE_CAMERA
 from laimr_ros.cameras.pen import Pen
 from laimr_ros.cameras.plan import FLOOR_MM, GripperPose, Plan, Pose, SHAPES
 from laimr_ros.cameras.prints import draw_print, FLOOR_DEPTH_MM
+import numpy as np
+import numpy.typing as npt
 
 Image = npt.NDArray[np.uint8]
 
@@ -115,8 +115,7 @@ class Scene:
         self._plan = Plan(self._seed, shapes, self._floor())
         self._scale = self.lens.fx / BASE_CAMERA.fx
         self._background = draw_background(self.lens)
-        random = np.random.default_rng([self._seed, 3])
-        self._noise = tuple(self._noise_frame(random) for _ in range(_NOISE_FRAMES))
+        self._noise = _noise_frames(width, height, self._look.noise)
         self._glow = self._red_glow()
 
     @property
@@ -167,14 +166,6 @@ class Scene:
         y1 = min(FLOOR_MM[3], (self.lens.height - self.lens.cy) * scale - inset)
         return (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
-    def _noise_frame(self, random: np.random.Generator) -> tuple[Image, Image]:
-        """Return noise to be added and noise to be taken away: bytes have no sign."""
-        height, width = self.lens.height, self.lens.width
-        noise = random.normal(0, 1, (height, width, 1)) * 0.8
-        noise = noise + random.normal(0, 0.6, (height, width, 3))
-        noise = np.round(noise * self._look.noise)
-        return noise.clip(0, 255).astype(np.uint8), (-noise).clip(0, 255).astype(np.uint8)
-
     def _red_glow(self) -> Image:
         """Return the faint red light of the gantry's lamp on the wall behind it."""
         side = max(3, round(110 * self._scale))
@@ -195,16 +186,31 @@ class Scene:
     def _finish(self, image: Image, noise_number: int) -> Image:
         look = self._look
         if look.blur_px > 0:
-            image = cv2.GaussianBlur(image, (3, 3) if self._scale <= 1.2 else (0, 0),
-                                     look.blur_px * self._scale)
+            reach = (3, 3) if self._scale <= 1.2 else (0, 0)
+            blurred = cv2.GaussianBlur(image, reach, look.blur_px * self._scale)
+            image = np.asarray(blurred, np.uint8)
         if look.exposure != 1.0 or look.tint != (1.0, 1.0, 1.0):
             factors = np.array([*look.tint, 1.0]) * look.exposure
-            image = cv2.multiply(image, factors)
+            image = np.asarray(cv2.multiply(image, factors), np.uint8)
         if look.noise > 0:
             plus, minus = self._noise[noise_number % _NOISE_FRAMES]
             cv2.add(image, plus, dst=image)
             cv2.subtract(image, minus, dst=image)
         return image
+
+
+@lru_cache(maxsize=8)
+def _noise_frames(width: int, height: int, deviation: float) -> tuple[tuple[Image, Image], ...]:
+    """Return patterns of noise, each to be added and to be taken away: bytes have no sign."""
+    random = np.random.default_rng(3)
+    frames = []
+    for _ in range(_NOISE_FRAMES):
+        # Most of a sensor's noise is brightness, the same in all channels.
+        noise = random.normal(0, 0.8, (height, width, 1))
+        noise = np.round((noise + random.normal(0, 0.6, (height, width, 3))) * deviation)
+        plus, minus = noise.clip(0, 255), (-noise).clip(0, 255)
+        frames.append((plus.astype(np.uint8), minus.astype(np.uint8)))
+    return tuple(frames)
 
 
 def _found(

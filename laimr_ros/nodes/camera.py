@@ -8,36 +8,40 @@ if __name__ == '__main__':
     # Before the heavy imports: a parent may die while they run.
     lifeline.attach()
 
-import array  # noqa: E402
-from collections.abc import Mapping, Set  # noqa: E402
-import io  # noqa: E402
-import json  # noqa: E402
-import math  # noqa: E402
-import sys  # noqa: E402
-from typing import Any, TextIO  # noqa: E402
+import array
+from collections.abc import Mapping, Set
+import io
+import json
+import math
+import sys
+from typing import Any, TextIO
 
-from builtin_interfaces.msg import Time  # noqa: E402
-import cv2  # noqa: E402
-from laimr_ros.cameras.arrivals import Arrivals  # noqa: E402
-from laimr_ros.cameras.lens import BASE_CAMERA  # noqa: E402
-from laimr_ros.cameras.reader import Reader  # noqa: E402
-from laimr_ros.cameras.sources.base import CameraError, Capture  # noqa: E402
-from laimr_ros.nodes.background import BackgroundSpin  # noqa: E402
-from laimr_ros.nodes.camera_parameters import arrival_spec, make_source, SPECS  # noqa: E402
-from laimr_ros.nodes.executor import make_executor  # noqa: E402
-from laimr_ros.nodes.parameters import declare, on_change, warn_unknown  # noqa: E402
-import numpy as np  # noqa: E402
-import rclpy  # noqa: E402
-from rclpy.event_handler import PublisherEventCallbacks, QoSOfferedIncompatibleQoSInfo  # noqa: E402
-from rclpy.node import Node  # noqa: E402
-from rclpy.publisher import Publisher  # noqa: E402
-from rclpy.qos import (  # noqa: E402
-    DurabilityPolicy, HistoryPolicy, qos_policy_name_from_kind, QoSProfile, ReliabilityPolicy,
+from builtin_interfaces.msg import Time
+import cv2
+from laimr_ros.cameras.arrivals import Arrivals
+from laimr_ros.cameras.lens import BASE_CAMERA
+from laimr_ros.cameras.reader import Reader
+from laimr_ros.cameras.sources.base import CameraError, Capture
+from laimr_ros.nodes.background import BackgroundSpin
+from laimr_ros.nodes.camera_parameters import arrival_spec, make_source, SPECS
+from laimr_ros.nodes.executor import make_executor
+from laimr_ros.nodes.parameters import declare, on_change, warn_unknown
+import numpy as np
+import rclpy
+from rclpy.event_handler import PublisherEventCallbacks, QoSOfferedIncompatibleQoSInfo
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    qos_policy_name_from_kind,
+    QoSProfile,
+    ReliabilityPolicy,
 )
-from rclpy.qos_overriding_options import QoSOverridingOptions, QoSPolicyKind  # noqa: E402
-from rclpy.signals import SignalHandlerOptions  # noqa: E402
-from sensor_msgs.msg import CameraInfo, CompressedImage, Image  # noqa: E402
-from std_msgs.msg import Header  # noqa: E402
+from rclpy.qos_overriding_options import QoSOverridingOptions, QoSPolicyKind
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from std_msgs.msg import Header
 
 _OVERRIDABLE = (
     QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY,
@@ -87,7 +91,8 @@ class Camera(Node):
             values, lambda: clock.now().nanoseconds * 1e-9, self.get_logger().warning)
         if values['truth_file']:
             try:
-                self._truth = open(values['truth_file'], 'a', encoding='utf-8', buffering=1)
+                self._truth = open(  # noqa: SIM115 - open as long as the node
+                    values['truth_file'], 'a', encoding='utf-8', buffering=1)
             except OSError as error:
                 raise CameraError(f'truth_file {values["truth_file"]} cannot be written: '
                                   f'{error.strerror}; name a file in a directory that exists'
@@ -136,9 +141,10 @@ class Camera(Node):
         return bool(self.get_parameter('use_sim_time').value)
 
     def _apply(self, values: Mapping[str, Any], changed: Set[str]) -> None:
+        spec, before = arrival_spec(values), arrival_spec(self._values)
         self._values = dict(values)
-        if self._reader is not None:
-            self._reader.change(arrival_spec(values))
+        if self._reader is not None and spec != before:
+            self._reader.change(spec)
 
     def _report(self, text: str, trouble: bool) -> None:
         if trouble:

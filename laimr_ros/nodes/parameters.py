@@ -1,9 +1,9 @@
 """
 ROS parameters from a table: declared, described, checked and changed in one way by every node.
 
-A node lists its parameters as :class:`ParameterSpec`, calls :func:`declare` (again later, for names
-that depend on values, such as ``pools.<pool>.endpoints``), then :func:`warn_unknown`, and, where it
-takes changes while it runs, :func:`on_change`.
+A node lists its parameters as :class:`ParameterSpec`, calls :func:`declare` (again later, for
+names that depend on values, such as ``pools.<pool>.endpoints``), then :func:`warn_unknown`, and,
+where it takes changes while it runs, :func:`on_change`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import difflib
 import math
 import sys
 import traceback
-from typing import Any, Union
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from rcl_interfaces.msg import (
@@ -26,7 +26,7 @@ from rcl_interfaces.msg import (
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-Value = Union[bool, int, float, str, list]
+Value = bool | int | float | str | list
 Values = Mapping[str, Any]
 Validate = Callable[[Values, Set[str]], None]
 Apply = Callable[[Values, Set[str]], None]
@@ -265,7 +265,7 @@ def on_change(node: Node, validate: Validate | None, apply: Apply) -> None:
             return
         try:
             apply(proposed, names)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the executor must go on.
             node.get_logger().error(
                 f'a change of {_listed(sorted(names))} was accepted but failed:\n'
                 f'{traceback.format_exc()}'
@@ -279,7 +279,7 @@ def warn_unknown(node: Node) -> tuple[str, ...]:
     """
     Log a warning for each value from YAML or command line that no parameter takes.
 
-    Call it when all parameters are declared: a misspelt name would otherwise be ignored in silence.
+    Call it when all parameters are declared: a misspelt name would be ignored in silence.
 
     :param node: a node that went through :func:`declare`.
     :returns: the names nobody knows.

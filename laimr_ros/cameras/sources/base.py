@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from laimr_ros.cameras.scene import SceneObject
 import numpy as np
 import numpy.typing as npt
-
-from laimr_ros.cameras.scene import SceneObject
 
 # Returns the present time in seconds since the epoch, or of the simulated clock.
 Clock = Callable[[], float]

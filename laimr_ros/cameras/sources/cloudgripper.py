@@ -68,8 +68,8 @@ class CloudGripperSource:
         """
         status, body = self._get()
         if status in (401, 403):
-            raise CameraError(f'{self._address} refuses the token (HTTP {status}); put a valid one '
-                              f'into the environment variable {self._token_env}')
+            raise CameraError(f'{self._address} refuses the token (HTTP {status}); put a valid '
+                              f'one into the environment variable {self._token_env}')
         answer = _parsed(body)
         if status != 200:
             reason = answer.get('error') if isinstance(answer, dict) else None
@@ -100,8 +100,8 @@ class CloudGripperSource:
                 self._address, timeout=self._timeout_s, stream=True, allow_redirects=False
             ) as response:
                 if response.is_redirect:
-                    raise CameraError(f'{self._address} redirects to another address; set `url` to '
-                                      'the final one')
+                    raise CameraError(f'{self._address} redirects to another address; set `url` '
+                                      'to the final one')
                 body = bytearray()
                 for part in response.iter_content(65536):
                     body += part

@@ -9,9 +9,8 @@ import time
 from typing import Any
 
 import cv2
-import numpy as np
-
 from laimr_ros.cameras.sources.base import CameraError, Capture, Clock, SourceEnded
+import numpy as np
 
 # Sent as they are; other images are decoded.
 _FORMATS = {'.jpg': 'jpeg', '.jpeg': 'jpeg', '.png': 'png'}
@@ -42,10 +41,13 @@ class DirectorySource:
         except OSError as error:
             raise CameraError(f'directory {path} cannot be read: {error.strerror}; '
                               'allow it, or set `path` to another one') from error
-        self._files = [directory / name for name in names if Path(name).suffix.lower() in _SUFFIXES]
+        self._files = [
+            directory / name for name in names if Path(name).suffix.lower() in _SUFFIXES
+        ]
         if not self._files:
-            raise CameraError(f'directory {path} holds no image; put files of type '
-                              f'{", ".join(sorted(_SUFFIXES))} there, or set `path` to another one')
+            raise CameraError(
+                f'directory {path} holds no image; put files of type '
+                f'{", ".join(sorted(_SUFFIXES))} there, or set `path` to another one')
         self._path, self._loop, self._warn, self._clock = path, loop, warn, clock
         self._next = 0
         self._unreadable: set[Path] = set()
@@ -80,7 +82,8 @@ class DirectorySource:
         try:
             data = file.read_bytes()
         except OSError as error:
-            return self._leave_out(file, error.strerror or str(error))
+            self._leave_out(file, error.strerror or str(error))
+            return None
         kind = _FORMATS.get(file.suffix.lower())
         if kind is not None and file in self._proven:
             return Capture(data, kind, stamp_s)
@@ -88,7 +91,8 @@ class DirectorySource:
         if data:
             image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
         if image is None:
-            return self._leave_out(file, 'not an image, or damaged')
+            self._leave_out(file, 'not an image, or damaged')
+            return None
         self._unreadable.discard(file)
         if kind is None:
             return Capture(np.asarray(image, np.uint8), 'bgr8', stamp_s)

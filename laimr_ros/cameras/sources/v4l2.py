@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import errno
+from functools import partial
 import glob
 import os
 import threading
@@ -11,11 +12,11 @@ import time
 from typing import Any
 
 import cv2
+from laimr_ros.cameras.sources.base import CameraError, Capture, Clock
 import numpy as np
 
-from laimr_ros.cameras.sources.base import CameraError, Capture, Clock
-
 _FRAME_TIMEOUT_S = 5.0
+_MJPG = int.from_bytes(b'MJPG', 'little')
 
 
 def open_device(device: str, width: int, height: int) -> Any:
@@ -38,11 +39,11 @@ def open_device(device: str, width: int, height: int) -> Any:
         raise CameraError(f'{device} is no camera, or another program uses it; close that program '
                           f'(`fuser {device}` names it), or set `device` to another one')
     # Motion JPEG can be passed on as it is; where the device has none, OpenCV keeps its format.
-    capture.set(cv2.CAP_PROP_FOURCC, float(cv2.VideoWriter.fourcc(*'MJPG')))
+    capture.set(cv2.CAP_PROP_FOURCC, float(_MJPG))
     if width and height:
         capture.set(cv2.CAP_PROP_FRAME_WIDTH, float(width))
         capture.set(cv2.CAP_PROP_FRAME_HEIGHT, float(height))
-    if int(capture.get(cv2.CAP_PROP_FOURCC)) == cv2.VideoWriter.fourcc(*'MJPG'):
+    if int(capture.get(cv2.CAP_PROP_FOURCC)) == _MJPG:
         capture.set(cv2.CAP_PROP_CONVERT_RGB, 0.0)
     return capture
 
@@ -82,7 +83,7 @@ class V4l2Source:
         if not device:
             raise CameraError('no device is given; set `device`, for example to /dev/video0')
         self._device, self._clock = device, clock
-        self._open = lambda: opener(device, width, height)
+        self._open = partial(opener, device, width, height)
         self._changed = threading.Condition()
         self._newest: Capture | None = None
         self._thread: threading.Thread | None = None
@@ -108,8 +109,9 @@ class V4l2Source:
             while self._newest is None and not self._closed:
                 left = deadline - time.monotonic()
                 if not self._thread.is_alive():
-                    raise CameraError(f'{self._device} stopped giving frames; is it unplugged, or '
-                                      'used by another program? It is opened again when it is back')
+                    raise CameraError(
+                        f'{self._device} stopped giving frames; is it unplugged, or used by '
+                        'another program? It is opened again when it is back')
                 if left <= 0:
                     raise CameraError(f'{self._device} gave no frame in {_FRAME_TIMEOUT_S:g} s; '
                                       'plug it in again, or try a lower resolution')
