@@ -43,6 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--device', help='for all models: auto, cpu, cuda or cuda:N')
     parser.add_argument('--threads', type=int, metavar='N', help='for all models: CPU threads')
     parser.add_argument(
+        '--emulated-rtt', type=float, metavar='SECONDS',
+        help='mean round-trip time of an emulated network link in front of the worker')
+    parser.add_argument(
         '--set', metavar='KEY=VALUE', action='append', default=[], dest='settings',
         help='any setting of the parameter file, value in YAML, for example max_queue=2')
     parser.add_argument(
@@ -81,9 +84,8 @@ def _complain(error: object, status: int) -> int:
 
 def _read_config(args: argparse.Namespace) -> WorkerConfig:
     """Put together files and options; options win. :raises ConfigError: if any is wrong."""
-    import yaml
-
     from laimr_ros.serving.config import ConfigError, from_mapping, node_settings
+    import yaml
     settings: dict[str, object] = {}
     for name in args.params_file:
         try:
@@ -114,6 +116,8 @@ def _read_config(args: argparse.Namespace) -> WorkerConfig:
             raise ConfigError(f'--set {text!r}: the value is no YAML') from None
     if args.listen:
         settings['listen'] = args.listen
+    if args.emulated_rtt is not None:
+        settings['emulated_rtt_s'] = args.emulated_rtt
     names = {key.split('.')[1] for key in settings if key.startswith('models.') and '.' in key}
     for name in names:
         if args.device is not None:

@@ -48,7 +48,7 @@ class ClientOptions:
     :param ask_timeout_s: for answers about a server or a model.
     """
 
-    keepalive_s: float = 5.0
+    keepalive_s: float = 3.0
     keepalive_timeout_s: float = 3.0
     reconnect_min_s: float = 0.1
     reconnect_max_s: float = 2.0
@@ -274,20 +274,20 @@ class ReplicaClient:
             return f'unreachable: {error}' if unreachable else str(error)
         return ''
 
-    async def _ask(self, name: str, timeout_s: float, **fields: str) -> Any:
+    async def _ask(self, method: str, timeout_s: float, **fields: str) -> Any:
         if self._closed:
             raise self._closed_error()
-        call = self._calls.get(name)
+        call = self._calls.get(method)
         if call is None:
-            call = self._calls[name] = self._channel.unary_unary(
-                _SERVICE + name,
-                request_serializer=getattr(service_pb2, f'{name}Request').SerializeToString,
-                response_deserializer=getattr(service_pb2, f'{name}Response').FromString)
+            call = self._calls[method] = self._channel.unary_unary(
+                _SERVICE + method,
+                request_serializer=getattr(service_pb2, f'{method}Request').SerializeToString,
+                response_deserializer=getattr(service_pb2, f'{method}Response').FromString)
         try:
             return await call(
-                getattr(service_pb2, f'{name}Request')(**fields), timeout=timeout_s)
+                getattr(service_pb2, f'{method}Request')(**fields), timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            raise self._error(error, name) from None
+            raise self._error(error, method) from None
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():
                 raise self._closed_error() from None
@@ -296,7 +296,9 @@ class ReplicaClient:
     def _error(self, error: grpc.aio.AioRpcError, what: str) -> InferenceError:
         kind = _KINDS.get(error.code(), ErrorKind.INTERNAL)
         details = error.details() or ''
-        if kind is ErrorKind.BUSY and 'larger than max' in details:
+        if error.code() is grpc.StatusCode.UNKNOWN and details.startswith('Stream removed'):
+            kind = ErrorKind.UNAVAILABLE  # The connection broke, which gRPC does not know why.
+        elif kind is ErrorKind.BUSY and 'larger than max' in details:
             # Not a busy replica, and not better elsewhere: gRPC's own limit on messages.
             kind = ErrorKind.BAD_IMAGE
         return InferenceError(kind, f'{self.endpoint}, {what}: {_summary(error)}')
@@ -317,6 +319,8 @@ def _channel_options(options: ClientOptions, local: bool) -> list[tuple[str, Any
         # which nobody acknowledges. Not without calls in progress: strict servers would hang up.
         ('grpc.keepalive_time_ms', milliseconds(options.keepalive_s)),
         ('grpc.keepalive_timeout_ms', milliseconds(options.keepalive_timeout_s)),
+        # The time-out that counts for a probe (measured with gRPC 1.85; by default a minute).
+        ('grpc.http2.ping_timeout_ms', milliseconds(options.keepalive_timeout_s)),
         ('grpc.keepalive_permit_without_calls', 0),
         ('grpc.http2.max_pings_without_data', 0),
         ('grpc.initial_reconnect_backoff_ms', milliseconds(options.reconnect_min_s)),

@@ -52,7 +52,8 @@ WORKER_SETTINGS = (
     Setting('max_pixels', 40_000_000, 'largest image in pixels; larger ones are refused undecoded',
             1, 1_000_000_000),
     Setting('drain_grace_s', 10.0,
-            'longest time to finish frames in progress when asked to end, in seconds', 0.0, 3600.0),
+            'longest time to finish frames in progress when asked to end, in seconds',
+            0.0, 3600.0),
     Setting('emulated_rtt_s', 0.0,
             'mean round-trip time of an emulated network link in front of it, in seconds',
             0.0, 60.0),
@@ -65,11 +66,11 @@ MODEL_SETTINGS = (
     Setting('kind', '', 'kind of detector', choices=KINDS),
     Setting('weights', '',
             'file of weights, or an architecture, which then gets random weights'),
-    Setting('input_px', 0, 'side of the square network input in pixels; 0 for the model\'s own',
+    Setting('input_px', 0, "side of the square network input in pixels; 0 for the model's own",
             0, 16_384),
     Setting('device', 'auto', 'auto, cpu, cuda or cuda:N'),
     Setting('half', False, 'half precision, where the device has it'),
-    Setting('threads', 1, 'CPU threads of the network; 0 for the library\'s choice', 0, 1024),
+    Setting('threads', 1, "CPU threads of the network; 0 for the library's choice", 0, 1024),
     Setting('score_threshold', 0.25, 'detections below it are left out', 0.0, 1.0),
     Setting('max_detections', 100, 'at most so many detections an image', 1, 100_000),
 )
@@ -227,8 +228,8 @@ def _read_model(model: dict[str, Any], key: str, setting: str, value: Any) -> No
     elif setting in _MODEL:
         model[setting] = _check(_MODEL[setting], key, value)
     else:
-        raise _unknown(key, [
-            f'{key[:len(key) - len(setting)].rstrip(".")}.{name}' for name in (*_MODEL, 'options')])
+        prefix = key.removesuffix(setting).rstrip('.')
+        raise _unknown(key, [f'{prefix}.{name}' for name in (*_MODEL, 'options')])
 
 
 def _spec(name: str, models: Mapping[str, dict[str, Any]]) -> DetectorSpec:
@@ -264,8 +265,8 @@ def _check(setting: Setting, key: str, value: Any) -> Any:
                 f'{_nearest(value, setting.choices)}')
         return value
     whole = isinstance(default, int)
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not (
-            setting.minimum <= value <= setting.maximum):
+    right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not right_type or not setting.minimum <= value <= setting.maximum:
         raise ConfigError(
             f'{key} is {value!r}; give a {"whole " if whole else ""}number from '
             f'{setting.minimum:g} to {setting.maximum:g} ({setting.description})')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -52,9 +53,8 @@ class HealthService(health_pb2_grpc.HealthServicer):
             return None
         return int(_STATUS.SERVING if serving else _STATUS.NOT_SERVING)
 
-    async def Check(  # noqa: N802 (the name on the wire)
-        self, request: health_pb2.HealthCheckRequest,
-        context: grpc.aio.ServicerContext,  # type: ignore[type-arg]
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Any,
     ) -> health_pb2.HealthCheckResponse:
         """Return a status at this moment."""
         status = self._status(request.service)
@@ -64,9 +64,8 @@ class HealthService(health_pb2_grpc.HealthServicer):
                 f'no model {request.service!r} here; there are {sorted(self._serving)[1:]}')
         return health_pb2.HealthCheckResponse(status=status)
 
-    async def Watch(  # noqa: N802 (the name on the wire)
-        self, request: health_pb2.HealthCheckRequest,
-        context: grpc.aio.ServicerContext,  # type: ignore[type-arg]
+    async def Watch(
+        self, request: health_pb2.HealthCheckRequest, context: Any,
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
         """Send a status now and whenever it changes, until the server stops."""
         if self._watchers >= MAX_WATCHERS:

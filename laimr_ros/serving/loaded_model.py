@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import logging
 import time
 
-from laimr_ros.detectors.base import Detector, DetectorError, Detections, DetectorSpec
+from laimr_ros.detectors.base import Detections, Detector, DetectorError, DetectorSpec
 from laimr_ros.serving.codec import ImagePayload
 from laimr_ros.serving.inference_thread import Job
 from laimr_ros.serving.reply import Timings

@@ -20,12 +20,12 @@ BOXES, SCORES, LABELS = 'boxes', 'scores', 'labels'
 _unpack_length = struct.Struct('<I').unpack_from
 
 # Datatype of the protocol -> NumPy type of raw contents, field of typed contents. FP16 has none.
-_FLOATS = {
+_FLOATS: dict[str, tuple[np.dtype[Any], str]] = {
     'FP32': (np.dtype('<f4'), 'fp32_contents'),
     'FP64': (np.dtype('<f8'), 'fp64_contents'),
     'FP16': (np.dtype('<f2'), ''),
 }
-_INTEGERS = {
+_INTEGERS: dict[str, tuple[np.dtype[Any], str]] = {
     'INT64': (np.dtype('<i8'), 'int64_contents'),
     'INT32': (np.dtype('<i4'), 'int_contents'),
     'INT16': (np.dtype('<i2'), 'int_contents'),
@@ -236,7 +236,7 @@ def _labels(
             elements = tensor.contents.bytes_contents
             labels = tuple([_label_text(element) for element in elements])
         else:
-            # Much the same objects are seen again and again; but only small keys are worth keeping.
+            # Much the same objects are seen again and again; only small keys are worth keeping.
             labels = _known_labels(raw) if len(raw) <= 1024 else _split_labels(raw)
     except UnicodeDecodeError:
         raise _bad('has labels that are not UTF-8') from None

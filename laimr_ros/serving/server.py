@@ -37,6 +37,7 @@ _GRPC_OPTIONS = [
     # Notice clients that have vanished, and allow clients to notice us.
     ('grpc.keepalive_time_ms', 10_000),
     ('grpc.keepalive_timeout_ms', 5_000),
+    ('grpc.http2.ping_timeout_ms', 5_000),
     ('grpc.keepalive_permit_without_calls', 1),
     ('grpc.http2.min_ping_interval_without_data_ms', 1_000),
     ('grpc.http2.max_ping_strikes', 0),
@@ -106,7 +107,8 @@ class InferenceServer:
         if not self._loaded:
             create = self._create
             if create is None:
-                from laimr_ros.detectors.factory import create_detector as create
+                from laimr_ros.detectors.factory import create_detector
+                create = create_detector
             loaded: dict[str, LoadedModel] = {}
             try:
                 for name, spec in self._specs.items():
@@ -170,10 +172,9 @@ class InferenceServer:
         deadline = time.monotonic() + grace_s
         while self._active and (left := deadline - time.monotonic()) > 0.0:
             self._idle.clear()
-            try:
-                await asyncio.wait_for(self._idle.wait(), left)
-            except asyncio.TimeoutError:
-                break
+            idle = asyncio.ensure_future(self._idle.wait())
+            await asyncio.wait({idle}, timeout=left)
+            idle.cancel()
         return not self._active
 
     async def stop(self) -> None:
