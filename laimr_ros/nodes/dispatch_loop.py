@@ -14,8 +14,17 @@ from typing import Any, Protocol
 from laimr_ros.control.actions import Cancel, Ended, Scale, Send, Wake
 from laimr_ros.control.controller import Controller
 from laimr_ros.control.events import (
-    CameraLeft, Cause, ConfigurationChanged, FrameArrived, FrameDone, FrameFailed, PoolObserved,
-    ReplicaDraining, ReplicaLost, ReplicaReady, Tick,
+    CameraLeft,
+    Cause,
+    ConfigurationChanged,
+    FrameArrived,
+    FrameDone,
+    FrameFailed,
+    PoolObserved,
+    ReplicaDraining,
+    ReplicaLost,
+    ReplicaReady,
+    Tick,
 )
 from laimr_ros.control.nouns import Configuration, Frame, Outcome
 from laimr_ros.nodes.detection_messages import write_detections

@@ -8,11 +8,18 @@ import re
 from typing import Any
 
 from laimr_ros.control.nouns import (
-    Configuration, Instance, Lane, Limits, Network, Pool, PowerLaw,
+    Configuration,
+    Instance,
+    Lane,
+    Limits,
+    Network,
+    Pool,
+    PowerLaw,
 )
 from laimr_ros.nodes.parameters import declare, ParameterError, ParameterSpec
 from laimr_ros.nodes.topics import parse_patterns
-from laimr_ros.serving.endpoint import EndpointError, parse as parse_endpoint
+from laimr_ros.serving.endpoint import EndpointError
+from laimr_ros.serving.endpoint import parse as parse_endpoint
 from rclpy.node import Node
 
 _GENERAL = (
@@ -41,7 +48,7 @@ _GENERAL = (
                   0.0, 1.0, live=True),
     ParameterSpec('max_image_bytes', 32_000_000, 'images of more bytes are rejected', 'bytes', 1,
                   128_000_000, live=True),
-    ParameterSpec('image_qos.depth', 1, "frames of a robot kept until they are taken; the newest "
+    ParameterSpec('image_qos.depth', 1, 'frames of a robot kept until they are taken; the newest '
                   'wins', '', 1, 1000),
     ParameterSpec('image_qos.reliability', 'best_effort', 'reliability asked of image publishers',
                   choices=('best_effort', 'reliable')),
@@ -151,10 +158,11 @@ def declare_parameters(node: Node) -> dict[str, Any]:
     for lane in values['lane_names']:
         values.update(declare(node, _lane_specs(lane, values['pool_names'])))
     for pool in values['pool_names']:
-        wanted = dict.fromkeys(
-            values[f'lanes.{lane}.model'] for lane in values['lane_names']
-            if pool in values[f'lanes.{lane}.pools'])
-        values.update(declare(node, _pool_specs(pool, list(wanted))))
+        lanes = values['lane_names']
+        # Of a pool that no lane uses yet, any model may be wanted later.
+        users = [lane for lane in lanes if pool in values[f'lanes.{lane}.pools']] or lanes
+        models = dict.fromkeys(values[f'lanes.{lane}.model'] for lane in users)
+        values.update(declare(node, _pool_specs(pool, list(models))))
         for model in values[f'pools.{pool}.models']:
             values.update(declare(node, _latency_specs(pool, model)))
     for instance in values['instance_names']:

@@ -95,7 +95,7 @@ class MetricsServer:
         class Handler(BaseHTTPRequestHandler):
             timeout = 5.0
 
-            def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
+            def do_GET(self) -> None:
                 if self.path.partition('?')[0] not in ('/metrics', '/'):
                     self.send_error(404, 'there is /metrics only')
                     return

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import math
 
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 # Nodes come and go under new names; so many complaints are remembered.
 _MAX_REMEMBERED = 10_000
+# Middlewares differ by a little in what they call for ever; 250 years will do.
+_INFINITE_NS = 8 * 10**18
 
 
 def mismatch(offered: QoSProfile, requested: QoSProfile) -> tuple[str, str, str] | None:
@@ -26,15 +30,17 @@ def mismatch(offered: QoSProfile, requested: QoSProfile) -> tuple[str, str, str]
     if (requested.durability is DurabilityPolicy.TRANSIENT_LOCAL
             and offered.durability is DurabilityPolicy.VOLATILE):
         return 'durability', 'volatile', 'transient_local'
-    # Zero means "not set", which is infinite.
-    wanted, given = requested.deadline.nanoseconds, offered.deadline.nanoseconds
-    if 0 < wanted < (given or 2**63):
-        return 'deadline', f'{given / 1e9 or "infinite"} s', f'{wanted / 1e9} s'
-    wanted = requested.liveliness_lease_duration.nanoseconds
-    given = offered.liveliness_lease_duration.nanoseconds
-    if 0 < wanted < (given or 2**63):
-        return 'liveliness_lease_duration', f'{given / 1e9 or "infinite"} s', f'{wanted / 1e9} s'
+    for policy in ('deadline', 'liveliness_lease_duration'):
+        given, wanted = _seconds(getattr(offered, policy)), _seconds(getattr(requested, policy))
+        if wanted < given:
+            return policy, f'{given:g} s', f'{wanted:g} s'
     return None
+
+
+def _seconds(duration: Duration) -> float:
+    """Return a duration in seconds; infinite where it is not set, or set to the most there is."""
+    nanoseconds = duration.nanoseconds
+    return nanoseconds / 1e9 if 0 < nanoseconds < _INFINITE_NS else math.inf
 
 
 def node_name(info: TopicEndpointInfo) -> str:

@@ -11,7 +11,10 @@ pytest.importorskip('rclpy', reason='no ROS here: run `make setup`')
 from builtin_interfaces.msg import Time
 from hypothesis import given, settings, strategies
 from laimr_ros.nodes.image_messages import (
-    MessageError, read_compressed, read_raw, reader,
+    MessageError,
+    read_compressed,
+    read_raw,
+    reader,
 )
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from laimr_ros.nodes.image_messages import COMPRESSED_TYPE, RAW_TYPE
 from laimr_ros.nodes.topics import (
-    find_sources, lane_of, parse_patterns, PatternError, Source, TopicPattern,
+    find_sources,
+    lane_of,
+    parse_patterns,
+    PatternError,
+    Source,
+    TopicPattern,
 )
 import pytest
 
