@@ -41,8 +41,8 @@ class DetectorSpec:
     Everything needed to make one detector.
 
     :param kind: ``yolo``, ``efficientdet`` or ``emulated``.
-    :param weights: file of weights, or an architecture (``yolov5n.yaml``, ``tf_efficientdet_lite0``)
-        which is then built with random weights.
+    :param weights: file of weights, or an architecture (``yolov5n.yaml``,
+        ``tf_efficientdet_lite0``) which is then built with random weights.
     :param input_px: side of the square network input in pixels; 0 for the model's own.
     :param device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     :param half: half precision; ignored with a warning where the device has none.

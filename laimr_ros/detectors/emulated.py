@@ -7,9 +7,10 @@ import math
 import time
 from typing import Any
 
-from laimr_ros.detectors.base import DetectorError, Detections, DetectorSpec
+from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.instance import find_instance, Instance
+from laimr_ros.detectors.options import fill_in, take_names
 import numpy as np
 import numpy.typing as npt
 
@@ -68,7 +69,7 @@ class EmulatedDetector:
         self._gamma = float(options['gamma'])
         self._background = float(options['background'])
         self._random = np.random.default_rng(options['seed'])
-        self._class_names = tuple(options['class_names'])
+        self._class_names: tuple[str, ...] = options['class_names']
         self._instance: Instance = find_instance(
             str(options['instance']), float(options['cores']), str(options['load_file']))
         self._unit_boxes, self._scores = _unit_boxes(
@@ -136,12 +137,7 @@ class EmulatedDetector:
 
 def _check(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all options with defaults filled in, or say which one is wrong."""
-    unknown = sorted(set(given) - set(_DEFAULTS))
-    if unknown:
-        raise DetectorError(
-            f'unknown option {unknown[0]!r} of an emulated detector; '
-            f'it takes {", ".join(_DEFAULTS)}')
-    options = {**_DEFAULTS, **given}
+    options = fill_in('emulated', given, _DEFAULTS)
     if options['law'] not in LAWS:
         raise DetectorError(
             f'unknown law {options["law"]!r} of an emulated detector; use {", ".join(LAWS)}')
@@ -158,10 +154,7 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
     if options['law'] in ('constant', 'exponential') and options['cv']:
         raise DetectorError(
             f'law {options["law"]!r} has no cv; leave it out, or use law lognormal')
-    names = options['class_names']
-    if isinstance(names, str) or not names:
-        raise DetectorError(
-            f'option class_names of an emulated detector is {names!r}; give a list of names')
+    options['class_names'] = take_names('emulated', options['class_names'])
     seed = options['seed']
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         raise DetectorError(

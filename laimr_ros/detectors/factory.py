@@ -32,10 +32,14 @@ def create_detector(spec: DetectorSpec) -> Detector:
         detector_type = getattr(importlib.import_module(f'laimr_ros.detectors.{module}'), name)
         detector: Detector = detector_type(spec)
     except ImportError as error:
-        if not package:
+        missing = (error.name or '').partition('.')[0]
+        if not package or missing == 'laimr_ros':
             raise
+        # ultralytics' package has another name than its module; others' names are the same.
+        install = package if missing in ('', 'ultralytics') else missing
+        reason = ' '.join(str(error).split())
         raise DetectorError(
-            f'detector kind {spec.kind!r} cannot be used ({error}); pip install {package}'
+            f'detector kind {spec.kind!r} lacks a package ({reason}); pip install {install}'
         ) from error
     return detector
 
@@ -43,9 +47,9 @@ def create_detector(spec: DetectorSpec) -> Detector:
 def _check(spec: DetectorSpec) -> None:
     """Check what every kind of detector has in common."""
     if spec.input_px < 0:
-        raise DetectorError(f'input_px is {spec.input_px}; give pixels, or 0 for the model\'s own')
+        raise DetectorError(f"input_px is {spec.input_px}; give pixels, or 0 for the model's own")
     if spec.threads < 0:
-        raise DetectorError(f'threads is {spec.threads}; give 0 for the library\'s choice or more')
+        raise DetectorError(f"threads is {spec.threads}; give 0 for the library's choice or more")
     if not math.isfinite(spec.score_threshold) or not 0.0 <= spec.score_threshold <= 1.0:
         raise DetectorError(f'score_threshold is {spec.score_threshold:g}; give 0 to 1')
     if spec.max_detections < 1:

@@ -19,8 +19,7 @@ _JPEG = b'\xff\xd8\xff'
 _JPEG_END = b'\xff\xd9'
 # Start-of-frame markers: C0 to CF without DHT (C4), JPG (C8) and DAC (CC).
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# An embedded thumbnail may have its own end marker; the image's is among the last bytes, behind
-# it at most some padding of the camera's.
+# The end marker is among the last bytes, behind it at most some padding of the camera's.
 _PADDING = 4096
 
 
@@ -51,20 +50,8 @@ def compressed_size(data: Bytes) -> tuple[int, int]:
     :return: width and height in pixels, as stored (an EXIF orientation is not applied).
     :raises DetectorError: if the data are empty, another format, or broken in the header.
     """
-    view = memoryview(data).cast('B')
-    if not len(view):
-        raise DetectorError('image is empty (0 bytes); check that the camera fills `data`')
-    if view[:8] == _PNG:
-        return _png_size(view)
-    if view[:3] == _JPEG:
-        return _jpeg_size(view)
-    if view[12:20] == _PNG:
-        raise DetectorError(
-            'data are of image transport compressedDepth: distances, not an image for detection; '
-            'subscribe to the `compressed` topic of a colour or mono camera')
-    raise DetectorError(
-        f'image is neither JPEG nor PNG (begins with {bytes(view[:4]).hex(" ")}); '
-        'send `image_raw/compressed` with format jpeg or png, or raw images')
+    width, height, _ = _header(memoryview(data).cast('B'))
+    return width, height
 
 
 def decode_compressed(data: Bytes, max_pixels: int) -> BgrImage:
@@ -79,12 +66,14 @@ def decode_compressed(data: Bytes, max_pixels: int) -> BgrImage:
     :return: uint8, shape (height, width, 3).
     :raises DetectorError: if the data are no image, cut short, corrupt or too large.
     """
-    width, height = compressed_size(data)
-    _check_size(width, height, max_pixels)
     view = memoryview(data).cast('B')
+    width, height, header_end = _header(view)
+    _check_size(width, height, max_pixels)
     kind, end = ('PNG', _PNG_END) if view[:8] == _PNG else ('JPEG', _JPEG_END)
-    # Decoders fill the missing part with grey and say nothing.
-    if view[-len(end):] != end and end not in bytes(view[-_PADDING:]):
+    # Decoders fill the missing part with grey and say nothing. An embedded thumbnail, which lies
+    # before the header, has an end marker of its own.
+    tail = max(header_end, len(view) - _PADDING)
+    if view[-len(end):] != end and end not in bytes(view[tail:]):
         raise DetectorError(
             f'{kind} image of {width}x{height} is cut short after {len(view)} bytes; '
             'check the camera and the network')
@@ -165,17 +154,34 @@ def _check_size(width: int, height: int, max_pixels: int) -> None:
     if width * height > max_pixels:
         raise DetectorError(
             f'image of {width}x{height} is {width * height / 1e6:.1f} megapixels, over the limit '
-            f'of {max_pixels / 1e6:.1f}; raise the limit or lower the camera\'s resolution')
+            f"of {max_pixels / 1e6:.1f}; raise the limit or lower the camera's resolution")
 
 
-def _png_size(view: memoryview) -> tuple[int, int]:
-    if len(view) < 24 or view[12:16] != b'IHDR':
+def _header(view: memoryview) -> tuple[int, int, int]:
+    """Return width, height and where in the data the header ends."""
+    if not len(view):
+        raise DetectorError('image is empty (0 bytes); check that the camera fills `data`')
+    if view[:8] == _PNG:
+        return _png_header(view)
+    if view[:3] == _JPEG:
+        return _jpeg_header(view)
+    if view[12:20] == _PNG:
+        raise DetectorError(
+            'data are of image transport compressedDepth: distances, not an image for detection; '
+            'subscribe to the `compressed` topic of a colour or mono camera')
+    raise DetectorError(
+        f'image is neither JPEG nor PNG (begins with {bytes(view[:4]).hex(" ")}); '
+        'send `image_raw/compressed` with format jpeg or png, or raw images')
+
+
+def _png_header(view: memoryview) -> tuple[int, int, int]:
+    if len(view) < 24 or bytes(view[12:16]) != b'IHDR':
         raise DetectorError(f'PNG image has no header in its {len(view)} bytes')
     width, height = struct.unpack_from('>II', view, 16)
-    return width, height
+    return width, height, 24
 
 
-def _jpeg_size(view: memoryview) -> tuple[int, int]:
+def _jpeg_header(view: memoryview) -> tuple[int, int, int]:
     position = 2
     # Segments follow each other by their lengths up to the frame header.
     while position + 9 <= len(view) and view[position] == 0xFF:
@@ -184,7 +190,7 @@ def _jpeg_size(view: memoryview) -> tuple[int, int]:
             position += 1
         elif marker in _JPEG_FRAMES:
             height, width = struct.unpack_from('>HH', view, position + 5)
-            return width, height
+            return width, height, position
         elif marker in (0xD9, 0xDA):
             break
         elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # markers without a length
@@ -242,7 +248,8 @@ def _stretch(words: npt.NDArray[np.uint16]) -> BgrImage:
     if low == high:
         table[1:] = 255
     table[0] = 0
-    return table[words]
+    stretched: BgrImage = table[words]
+    return stretched
 
 
 # encoding -> channels, bytes a channel, conversion of (height, width, channels) to BGR.

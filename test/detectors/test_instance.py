@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from laimr_ros.detectors.base import DetectorError
 from laimr_ros.detectors.instance import find_instance, Instance, SharedCores, SLOTS
 import numpy as np

@@ -1,0 +1,253 @@
+"""YOLO networks through ultralytics, without the overhead of its ``predict()``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+import threading
+import time
+from typing import Any
+
+# All of these are read when ultralytics is imported: never look anything up on the network,
+# never install a package, keep the log for what matters.
+os.environ['YOLO_OFFLINE'] = 'true'
+os.environ['YOLO_AUTOINSTALL'] = 'false'
+os.environ.setdefault('YOLO_VERBOSE', 'false')
+
+from laimr_ros.detectors import network
+from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
+from laimr_ros.detectors.coco import default_names
+from laimr_ros.detectors.images import require_bgr
+from laimr_ros.detectors.letterbox import Canvas, centred
+from laimr_ros.detectors.options import fill_in, take_names
+import numpy as np
+import numpy.typing as npt
+import torch
+
+# Suppression uses torchvision's fast kernel only if it was imported before.
+import torchvision  # noqa: F401
+import ultralytics
+from ultralytics.nn import tasks as _tasks
+from ultralytics.nn.autobackend import AutoBackend
+from ultralytics.utils.nms import non_max_suppression
+
+# Both are typed in part only.
+tasks: Any = _tasks
+YOLO: Any = ultralytics.YOLO  # type: ignore[attr-defined]
+
+_DEFAULTS: dict[str, Any] = {'iou': 0.7, 'class_names': None, 'seed': 0, 'trusted': False}
+_PADDING = (114, 114, 114)
+_ARCHITECTURES = ('.yaml', '.yml')
+
+# Loading switches a setting of ultralytics for the whole process.
+_loading = threading.Lock()
+
+
+class YoloDetector:
+    """
+    YOLOv5 and later, from any file of weights, exported model or architecture.
+
+    ``spec.options`` takes:
+
+    * ``iou``: boxes of one class that overlap more are suppressed, 0 to 1.
+    * ``class_names``: names to use in place of the network's own.
+    * ``seed``: of random weights, when ``weights`` is an architecture; the same everywhere.
+    * ``trusted``: load a ``.pt`` file that holds other Python objects than ultralytics' own.
+      Such a file can run any code: only for files whose origin you know.
+
+    :param spec: what to make.
+    :raises DetectorError: if it cannot be made.
+    """
+
+    def __init__(self, spec: DetectorSpec) -> None:
+        options = fill_in('yolo', spec.options, _DEFAULTS)
+        self._spec = spec
+        self._iou = float(options['iou'])
+        if not 0.0 <= self._iou <= 1.0:
+            raise DetectorError(f'option iou of detector kind yolo is {self._iou:g}; give 0 to 1')
+        self._device = network.choose_device(spec)
+        self._random = Path(spec.weights).suffix.lower() in _ARCHITECTURES
+        network.limit_threads(spec.threads)
+        self._backend: Any = _load(
+            spec, self._device, self._random, int(options['seed']), bool(options['trusted']))
+        self._half = bool(self._backend.fp16)
+        self._class_names = _names(
+            spec.weights, self._backend.names, options['class_names'], self._random)
+        self._stride = int(self._backend.stride)
+        # A network whose shape was fixed at export takes that shape only.
+        self._rectangle = self._backend.format == 'pt' or bool(self._backend.dynamic)
+        self._side = _side(spec, self._backend, self._rectangle, self._stride)
+        self._canvas = Canvas(_PADDING)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Return the class names, by class id."""
+        return self._class_names
+
+    @property
+    def random_weights(self) -> bool:
+        """Return whether the network was built from an architecture alone."""
+        return self._random
+
+    @property
+    def input_size(self) -> tuple[int, int]:
+        """Return height and width of the largest network input, in pixels."""
+        return self._side
+
+    def warm_up(self) -> float:
+        """Detect in a grey 4:3 image a few times; return the median time in seconds."""
+        image = network.camera_frame(self._side)
+        return network.time_of(lambda: self.detect(image))
+
+    def detect(self, image: npt.NDArray[np.uint8]) -> Detections:
+        """
+        Detect objects in one image.
+
+        :param image: uint8, shape (height, width, 3), BGR.
+        :raises DetectorError: if the image has another shape or type, or after ``close``.
+        """
+        if self._backend is None:
+            raise DetectorError('the detector is closed; make a new one')
+        height, width = require_bgr(image)
+        network.limit_threads(self._spec.threads)
+        begin = time.perf_counter()
+        letterbox = centred(height, width, self._side, self._stride, self._rectangle)
+        with torch.inference_mode():
+            pixels = self.prepare(self._canvas.draw(image, letterbox))
+            prepared = time.perf_counter()
+            outputs = self.forward(pixels)
+            network.wait_for(self._device)
+            inferred = time.perf_counter()
+            found = non_max_suppression(
+                outputs, self._spec.score_threshold, self._iou,
+                max_det=self._spec.max_detections, end2end=bool(self._backend.end2end))[0]
+            rows = found[:, :6].float().cpu().numpy()
+        boxes = letterbox.to_source(rows[:, :4])
+        return Detections(
+            boxes=boxes, scores=rows[:, 4].copy(), class_ids=rows[:, 5].astype(np.int64),
+            preprocess_s=prepared - begin, inference_s=inferred - prepared,
+            postprocess_s=time.perf_counter() - inferred)
+
+    def prepare(self, pixels: npt.NDArray[np.uint8]) -> torch.Tensor:
+        """
+        Make the network's input of a letterboxed image.
+
+        :param pixels: uint8, shape (height, width, 3), RGB.
+        :return: shape (1, 3, height, width), 0 to 1, on the detector's device.
+        """
+        # As bytes to the device. The channels stay last in memory, as the network has them.
+        tensor = torch.from_numpy(pixels).to(self._device).permute(2, 0, 1).unsqueeze(0)
+        tensor = (tensor.half() if self._half else tensor.float()).mul_(1.0 / 255.0)
+        # Runtimes of exported networks are handed the bare address.
+        return tensor if self._backend.format == 'pt' else tensor.contiguous()
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        """Run the network alone, on what ``prepare`` returned."""
+        return self._backend(pixels)
+
+    def close(self) -> None:
+        """Free the network's memory, on the GPU too."""
+        if self._backend is not None:
+            self._backend = None
+            network.free(self._device)
+
+
+def _load(
+    spec: DetectorSpec, device: torch.device, random: bool, seed: int, trusted: bool,
+) -> Any:
+    """Return the network, fused, on its device."""
+    half = network.choose_half(spec, device)
+    model: Any
+    try:
+        if random:
+            model = _build(spec.weights, seed)
+        else:
+            path = network.require_file(
+                'yolo', spec.weights, 'an architecture such as yolov5n.yaml for random weights')
+            model = _read(path, trusted) if path.suffix.lower() == '.pt' else str(path)
+        # Left alone, ultralytics keeps channels last on the CPU only; GPUs gain from it too.
+        channels_last = True if device.type == 'cuda' and not isinstance(model, str) else None
+        backend = AutoBackend(
+            model, device=device, fp16=half, verbose=False, channels_last=channels_last)
+    except DetectorError:
+        raise
+    # Whatever a library raises on a damaged or foreign file is the user's wrong file to us.
+    except Exception as error:
+        reason = ' '.join(str(error).split()) or type(error).__name__
+        raise DetectorError(f'cannot load {spec.weights!r} as a YOLO network: {reason}') from error
+    task = getattr(model, 'task', None) or getattr(backend, 'task', None) or 'detect'
+    if task != 'detect' or isinstance(model, tasks.RTDETRDetectionModel):
+        raise DetectorError(
+            f'{spec.weights!r} is a network for {task} of type {type(model).__name__}; '
+            'give a YOLO network for detection')
+    if int(getattr(backend, 'channels', 3)) != 3:
+        raise DetectorError(
+            f'{spec.weights!r} takes images of {backend.channels} channels; '
+            'give a network for colour images')
+    backend.eval()
+    return backend
+
+
+def _names(weights: str, own: Any, given: Any, random: bool) -> tuple[str, ...]:
+    """Return the class names: those given, or the network's, or COCO's for an architecture."""
+    if given is not None:
+        names = take_names('yolo', given)
+        if len(names) != len(own):
+            raise DetectorError(
+                f'option class_names has {len(names)} names but {weights!r} has {len(own)} '
+                'classes; give one name a class')
+        return names
+    return default_names(len(own)) if random else tuple(str(own[i]) for i in range(len(own)))
+
+
+def _build(architecture: str, seed: int) -> Any:
+    """Return the network of an architecture, with random weights that depend on the seed only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return YOLO(architecture).model.eval()
+        except FileNotFoundError as error:
+            raise DetectorError(
+                f'no architecture {architecture!r} in ultralytics {ultralytics.__version__}; '
+                'use one like yolov5n.yaml, yolov8s.yaml or yolo11m.yaml') from error
+
+
+def _read(path: Path, trusted: bool) -> Any:
+    """Return the network of a ``.pt`` file."""
+    with _loading:
+        before = tasks.SAFE_LOAD
+        tasks.SAFE_LOAD = not trusted
+        try:
+            model, _ = tasks.load_checkpoint(str(path))
+            return model
+        except TypeError as error:
+            if trusted or 'outside the supported' not in str(error):
+                raise
+            raise DetectorError(
+                f"{str(path)!r} holds other Python objects than ultralytics' own, which could "
+                'run any code; if you know where it comes from, set option trusted: true'
+            ) from error
+        finally:
+            tasks.SAFE_LOAD = before
+
+
+def _side(
+    spec: DetectorSpec, backend: Any, rectangle: bool, stride: int,
+) -> tuple[int, int]:
+    """Return height and width that an image is fitted into."""
+    exported = getattr(backend, 'imgsz', None)
+    if exported is not None and backend.format != 'pt':
+        height, width = (exported, exported) if isinstance(exported, int) else exported
+        if not rectangle:
+            if spec.input_px not in (0, height, width):
+                raise DetectorError(
+                    f'{spec.weights!r} was exported for {height}x{width} and input_px is '
+                    f'{spec.input_px}; set input_px to 0, or export it again')
+            return int(height), int(width)
+        own = max(int(height), int(width))
+    else:
+        arguments = getattr(getattr(backend, 'model', None), 'args', None) or {}
+        trained = arguments.get('imgsz', 640) if isinstance(arguments, dict) else 640
+        own = int(max(trained) if isinstance(trained, (list, tuple)) else trained)
+    side = -(-(spec.input_px or own) // stride) * stride
+    return side, side
