@@ -7,10 +7,11 @@ and a listener to all detections; the last three share the other core. Frames ha
 
 ``frames_per_s_N``: highest rate offered by N robots of which at least 98 % was answered, measured
 at the listener. ``added_p99_ms_N``: P99 from publishing a frame to receiving its detections, less
-P99 of bare gRPC to the same worker from the dispatcher's core, in turns, both at half of the goal.
+P99 of bare gRPC to the same worker from the dispatcher's core, in turns, both at half the goal.
 ``cpu_ms_per_frame_N``: CPU time of the dispatcher, all threads. ``frames_per_s_cpu_bound_N``: what
-that allows on one core, were the others infinitely fast. ``load_core_busy_N``: how busy the *other*
-core was at the highest rate; near 1 the load generators were the limit, not the dispatcher.
+that allows on one core, were the others infinitely fast. ``load_core_busy_N``: how busy the
+*other* core was at the highest rate; near 1 the load generators were the limit, not the
+dispatcher.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Process:
     """
 
     def __init__(self, argv: Sequence[str], cores: set[int], log: Path) -> None:
-        self._log = open(log, 'w')
+        self._log = open(log, 'w')  # noqa: SIM115 (closed in `end`)
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cores))

@@ -126,7 +126,7 @@ async def _bare(endpoint: str, model: str, size: int) -> None:
             rate, count = float(words[0]), int(words[1])
             latencies: list[float] = []
 
-            async def one() -> None:
+            async def one(latencies: list[float] = latencies) -> None:
                 begin = time.perf_counter()
                 await client.infer(model, payload, 5.0)
                 latencies.append((time.perf_counter() - begin) * 1e3)

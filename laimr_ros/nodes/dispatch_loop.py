@@ -65,7 +65,7 @@ class Outlet(Protocol):
         """Tell the class names of a lane's model."""
 
     def robot_gone(self, robot: Robot) -> None:
-        """The last frame of a robot that left has ended."""
+        """Forget a robot that left: its last frame has ended."""
 
     def say(self, text: str, *, error: bool = False) -> None:
         """Tell people."""

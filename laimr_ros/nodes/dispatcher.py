@@ -206,7 +206,7 @@ class Dispatcher(Node):
             f'{source.detections_topic}')
 
     def _make_receive(self, robot: Robot) -> Any:
-        """Return the subscription's callback: as little as possible, for it runs for each frame."""
+        """Return the subscription's callback, which runs for each frame: as little as possible."""
         assert self._dispatch is not None
         receive, clock, monotonic = self._dispatch.receive, self._ros_clock, time.monotonic
 

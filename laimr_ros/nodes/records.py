@@ -100,7 +100,7 @@ class Records:
         self._file = self._open()
 
     def _open(self) -> BinaryIO:
-        file = open(self._path, 'ab')
+        file = open(self._path, 'ab')  # noqa: SIM115 (kept open)
         try:
             with open(self._path, 'rb') as written:
                 written.seek(-1, os.SEEK_END)

@@ -17,16 +17,16 @@ class LinkListener(Protocol):
     """What happens to a link; called in the event loop."""
 
     def link_ready(self, link: ReplicaLink) -> None:
-        """It takes frames."""
+        """Send to it from now on."""
 
     def link_draining(self, link: ReplicaLink) -> None:
-        """It takes no more frames."""
+        """Send nothing more to it."""
 
     def link_lost(self, link: ReplicaLink, reason: str) -> None:
-        """It is gone, or has nothing in flight any more; it may come back."""
+        """Forget it: it is gone, or idle and not serving; it may come back."""
 
     def link_closed(self, link: ReplicaLink) -> None:
-        """It was let go of and is no more."""
+        """Drop the link: it was let go of and has been closed."""
 
     def link_says(self, text: str, *, error: bool) -> None:
         """Tell people."""

@@ -47,7 +47,7 @@ class TopicPattern:
                                'and /, and no digit at the beginning of a segment')
         if equals and not re.fullmatch(rf'{_SEGMENT}(/{_SEGMENT})*', name):
             raise PatternError(
-                f'topics: {text!r} gives the robot the name {name!r}: use letters, digits, _ and /')
+                f'topics: {text!r} names the robot {name!r}: use letters, digits, _ and /')
         self._name = name
         self._topic = topic
         before, _, after = topic.partition(PLACEHOLDER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+import itertools
 import json
 import os
 from pathlib import Path
@@ -206,13 +207,12 @@ class World:
             """) + ''.join(
                 f'    pools.edge.{key}: {json.dumps(value)}\n' for key, value in settings.items())
             + ''.join(f'    {line}\n' for line in textwrap.dedent(parameters).splitlines()))
-        output = open(self.log, 'w')
-        self.dispatcher = lifeline.spawn(
-            [sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args', '--params-file',
-             str(file)],
-            stdout=output, stderr=subprocess.STDOUT,
-            env={**os.environ, 'ROS_DOMAIN_ID': str(self.domain)})
-        output.close()
+        with open(self.log, 'w') as output:
+            self.dispatcher = lifeline.spawn(
+                [sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args',
+                 '--params-file', str(file)],
+                stdout=output, stderr=subprocess.STDOUT,
+                env={**os.environ, 'ROS_DOMAIN_ID': str(self.domain)})
         eventually(lambda: self.statuses, 'the dispatcher tells its status')
 
     def robot(self, name: str, frame_id: str = 'camera', **options: Any) -> Robot:
@@ -510,7 +510,8 @@ def test_wrong_clocks_are_found_and_frames_live_on(world: World) -> None:
         robot.wait_heard()
         stamp = robot.send(age_s=age_s)
         eventually(lambda robot=robot, stamp=stamp: robot.answer(stamp), 'an answer all the same')
-        status = world.status(lambda s, n=robot.name: s['robots'].get(n, {}).get('clock'), 'it is told')
+        status = world.status(
+            lambda s, n=robot.name: s['robots'].get(n, {}).get('clock'), 'it is told')
         assert status['robots'][robot.name]['clock_offset_s'] == pytest.approx(offset, abs=1.0)
         eventually(lambda n=robot.name: world.diagnostics.get(
             f'dispatcher: robot {n}', (b'\0', '', {}))[1].startswith('its clock is')
@@ -552,7 +553,7 @@ def test_replicas_are_asked_for_once_the_bridge_tells_what_there_is(world: World
         return desired[-1] > 2
 
     eventually(load, 'more are asked for')
-    assert max(desired) <= 4 and all(a != b for a, b in zip(desired, desired[1:]))
+    assert max(desired) <= 4 and all(a != b for a, b in itertools.pairwise(desired))
 
 
 def test_a_stop_ends_every_frame(world: World) -> None:
