@@ -124,7 +124,7 @@ def ports() -> Finding:
             return note('ports', f'TCP {WORKER_PORT}, where `worker` listens by default: '
                                  f'{error.strerror}{_holder(WORKER_PORT)}',
                         'if it is not a worker of yours, give yours another: laimr worker '
-                        '--listen 0.0.0.0:8600 (the demonstration and local_bridge take free ones)')
+                        '--listen 0.0.0.0:8600 (laimr demo and local_bridge take free ones)')
     return ok('ports', f'TCP {WORKER_PORT}, where `worker` listens by default, is free')
 
 

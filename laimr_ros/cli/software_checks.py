@@ -70,7 +70,7 @@ def ros() -> Finding:
         return wrong('ROS', f'rclpy cannot be imported: {_last_line(text)}', fix)
     if text != 'True':
         return note('ROS', f'{origin}, without EventsExecutor: a frame costs several times the '
-                           'CPU time with many robots', 'update ROS 2 Jazzy (rclpy 7.1.5 or later)')
+                           'CPU time with many robots', 'update rclpy to 7.1.5 or later')
     return ok('ROS', f'{origin}, with EventsExecutor')
 
 
