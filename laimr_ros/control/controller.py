@@ -29,7 +29,8 @@ from laimr_ros.latency.arrivals import Arrivals, WindowRate
 # Failures that say something about the replica, not about the frame or about us.
 _REPLICA_FAULTS = frozenset({Cause.UNAVAILABLE, Cause.INTERNAL})
 _RETRIED = frozenset({Cause.UNAVAILABLE, Cause.INTERNAL, Cause.BUSY})
-# Different reasons kept per camera; a reason is one of a few fixed texts.
+# A waiting frame is not looked at more often than this, and a busy replica is left alone for at
+# least this long, in seconds.
 _SHORTEST_PAUSE = 0.01
 
 
@@ -186,7 +187,8 @@ class Controller:
             self._dequeue(job)
             self._send(now, job, decision)
         elif decision.verdict is Verdict.HOLD:
-            self._timer(max(decision.review_at, now + _SHORTEST_PAUSE), job)
+            job.review_at = min(job.limit, max(decision.review_at, now + _SHORTEST_PAUSE))
+            self._watch(job)
         else:
             probe = self._router.probe(job, now)
             if probe is not None:
@@ -242,13 +244,13 @@ class Controller:
         if job is None or job.replica is not replica or replica is None:
             # Ended already, or sent elsewhere meanwhile: its other copy will end it.
             if replica is not None:
-                replica.failures = 0
+                replica.answered()
             return
         pool = replica.pool
         trip = now - job.sent_at
         costs = pool.costs.get(job.lane.model)
         service = event.service
-        if service <= 0.0:
+        if not 0.0 < service < math.inf:
             # A foreign server that does not say: it began when the frame was there and the
             # one before was out.
             away = costs.network if costs is not None else 0.0
@@ -257,7 +259,7 @@ class Controller:
         network = max(0.0, trip - event.queue - service)
         pool.take_back(replica, job, now, still_busy=False)
         pool.learn(job.lane.model, service, network)
-        replica.failures = 0
+        replica.answered()
         camera = self.cameras[job.frame.camera]
         if camera.last_answered > job.frame.captured:
             self._end(now, job, Outcome.SUPERSEDED, 'a newer frame was answered first',
@@ -290,14 +292,12 @@ class Controller:
             # Somebody else keeps it busy too: let it get one frame done.
             costs = pool.costs.get(job.lane.model)
             pause = max(_SHORTEST_PAUSE, costs.service if costs is not None else 0.1)
-            self._timer(pool.suspend(replica, now, pause), replica)
+            self._suspend(now, replica, pause)
         detail = event.detail or event.cause.value
-        if event.cause is Cause.DEADLINE:
+        if late:
             self._end(now, job, Outcome.EXPIRED, 'no answer by its deadline')
         elif event.cause in _RETRIED and now < job.limit:
             self._retry(now, job, detail)
-        elif event.cause is Cause.BAD_FRAME:
-            self._end(now, job, Outcome.FAILED, detail)
         else:
             self._end(now, job, Outcome.FAILED, detail)
         self._dispatch(now)
@@ -307,8 +307,13 @@ class Controller:
         if job.attempts >= self._configuration.limits.max_attempts:
             self._end(now, job, Outcome.FAILED, f'{detail} ({job.attempts} attempts)')
             return
+        if self.cameras[job.frame.camera].last_answered > job.frame.captured:
+            self._end(now, job, Outcome.SUPERSEDED, 'a newer frame was already answered')
+            return
         job.replica = None
         job.stage = Stage.QUEUED
+        # The lane may have changed while it was out.
+        job.lane = self.lanes[job.frame.lane].queue.lane
         self._enqueue(now, job)
         if job.stage is Stage.QUEUED:
             self._settle(now, job, self._router.decide(job, now))
@@ -317,9 +322,15 @@ class Controller:
         """Leave a replica alone that is unreachable or keeps failing."""
         replica.failures += 1
         limit = 1 if at_once else self._configuration.limits.suspend_after
-        if (replica.failures >= limit and replica.suspended_until == 0.0
-                and replica.name in self._replicas):
-            self._timer(replica.pool.suspend(replica, now), replica)
+        if replica.failures >= limit and not replica.accused:
+            self._suspend(now, replica)
+
+    def _suspend(self, now: float, replica: Replica, seconds: float = 0.0) -> None:
+        """Leave a replica alone, for so many seconds or, 0, for longer each time."""
+        before = replica.suspended_until
+        until = replica.pool.suspend(replica, now, seconds)
+        if until != before:
+            self._timer(until, replica)
 
     def _end(
         self, now: float, job: Job, outcome: Outcome, reason: str = '', *, queue: float = 0.0,
@@ -404,31 +415,46 @@ class Controller:
 
     # ----- time
 
+    def _watch(self, job: Job) -> None:
+        """See to it that a waiting frame is looked at by its ``review_at``."""
+        if job.review_at < job.timer_at:
+            job.timer_at = job.review_at
+            self._timer(job.timer_at, job)
+
     def _timer(self, at: float, what: Job | Replica) -> None:
         self._sequence += 1
         heapq.heappush(self._timers, (at, self._sequence, what))
         if len(self._timers) > 4 * (len(self._jobs) + len(self._replicas)) + 256:
-            self._timers = [entry for entry in self._timers if self._pending(entry[2])]
+            self._timers = [entry for entry in self._timers if self._pending(*entry)]
             heapq.heapify(self._timers)
 
     @staticmethod
-    def _pending(what: Job | Replica) -> bool:
-        return what.stage is Stage.QUEUED if isinstance(what, Job) else True
+    def _pending(at: float, _: int, what: Job | Replica) -> bool:
+        """Return whether a timer still means something; each frame and replica has but one."""
+        if isinstance(what, Job):
+            return at == what.timer_at and what.stage is not Stage.ENDED
+        return at == what.suspended_until
 
     def _tick(self, now: float, event: Tick) -> None:
         resumed = False
         timers = self._timers
         while timers and timers[0][0] <= now:
-            what = heapq.heappop(timers)[2]
-            if isinstance(what, Job):
-                if what.stage is Stage.QUEUED:
-                    self._settle(now, what, self._router.decide(what, now, last_chance=True))
-            elif what.suspended_until > 0.0:
-                if what.suspended_until <= now:
-                    what.pool.resume(what)
-                    resumed = True
-                else:
-                    self._timer(what.suspended_until, what)
+            entry = heapq.heappop(timers)
+            if not self._pending(*entry):
+                continue
+            what = entry[2]
+            if isinstance(what, Replica):
+                what.pool.resume(what)
+                resumed = True
+                continue
+            what.timer_at = math.inf
+            if what.stage is not Stage.QUEUED:
+                continue
+            if what.review_at > now:
+                self._watch(what)
+            else:
+                self._settle(now, what, self._router.decide(what, now, last_chance=True))
+            timers = self._timers
         if resumed:
             self._dispatch(now)
         if now >= self._next_scaling:
@@ -449,7 +475,7 @@ class Controller:
         pool.starting = event.starting
         if event.start_up > 0.0 and math.isfinite(event.start_up):
             pool.start_up = event.start_up
-        wish = self._planner.observed(now, event.pool, event.ready + event.starting)
+        wish = self._planner.observed(event.pool, event.ready + event.starting)
         if wish is not None:
             self._actions.append(Scale(event.pool, wish))
 
@@ -462,9 +488,6 @@ class Controller:
 
     def _configuration_changed(self, now: float, event: ConfigurationChanged) -> None:
         new = event.configuration
-        for name in [n for n in self.pools if n not in new.pools]:
-            for replica in list(self.pools[name].replicas.values()):
-                self._remove_replica(now, replica, 'its pool was removed')
         for name in [n for n in self.lanes if n not in new.lanes]:
             for job in [j for j in self._jobs.values() if j.frame.lane == name]:
                 if job.stage is Stage.SENT and job.replica is not None:
@@ -472,13 +495,24 @@ class Controller:
                     job.replica.pool.take_back(job.replica, job, now, still_busy=True)
                 self._end(now, job, Outcome.REJECTED, 'its lane was removed')
             del self.lanes[name]
-        self._configure(new)
+        removed = [pool for name, pool in self.pools.items() if name not in new.pools]
+        self._configure(new, now)
+        for lane in self.lanes.values():
+            for job in lane.queue:
+                job.lane = lane.queue.lane
+        # Only now, so that nothing goes from one replica of a removed pool to the next.
+        for pool in removed:
+            for replica in list(pool.replicas.values()):
+                self._remove_replica(now, replica, 'its pool was removed')
         self._next_scaling = min(self._next_scaling, now)
         self._review_queues(now)
+        self._dispatch(now)
 
-    def _configure(self, configuration: Configuration) -> None:
+    def _configure(self, configuration: Configuration, now: float = 0.0) -> None:
+        old = getattr(self, '_configuration', configuration).limits
         self._configuration = configuration
         limits = configuration.limits
+        windows = (limits.fast_window, limits.slow_window)
         pools = {}
         for name, pool in configuration.pools.items():
             state = self.pools.get(name)
@@ -486,7 +520,7 @@ class Controller:
                 state = PoolState(pool, limits)
                 self.pool_latencies[name] = RecentLatencies()
             else:
-                state.reconfigure(pool, limits)
+                state.reconfigure(pool, limits, now)
             pools[name] = state
         for name in list(self.pool_latencies):
             if name not in pools:
@@ -496,9 +530,11 @@ class Controller:
         for name, lane in configuration.lanes.items():
             known = self.lanes.get(name)
             if known is None:
-                known = LaneState(LaneQueue(lane), limits.fast_window, limits.slow_window)
+                known = LaneState(LaneQueue(lane), *windows)
             else:
                 known.queue.lane = lane
+                if windows != (old.fast_window, old.slow_window):
+                    known.arrivals = Arrivals(*windows)
             lanes[name] = known
         self.lanes = lanes
         queues = {name: lane.queue for name, lane in lanes.items()}

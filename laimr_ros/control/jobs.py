@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+import math
 from typing import TYPE_CHECKING
 
 from laimr_ros.control.actions import Prediction
@@ -28,10 +29,12 @@ class Job:
     :ivar limit: when it is given up: the deadline, or later where late answers are wanted.
     :ivar urgency: place in the queue, earliest first; the deadline, or that of the oldest
         frame this one superseded.
+    :ivar review_at: when it must be looked at again while it waits.
+    :ivar timer_at: when its timer goes off, infinite without one; never after ``review_at``.
     """
 
     __slots__ = ('attempts', 'deadline', 'frame', 'lane', 'limit', 'offloaded', 'prediction',
-                 'replica', 'sent_at', 'stage', 'urgency')
+                 'replica', 'review_at', 'sent_at', 'stage', 'timer_at', 'urgency')
 
     def __init__(self, frame: Frame, lane: Lane) -> None:
         """Take a frame in."""
@@ -46,3 +49,5 @@ class Job:
         self.prediction: Prediction | None = None
         self.offloaded = False
         self.attempts = 0
+        self.review_at = math.inf
+        self.timer_at = math.inf

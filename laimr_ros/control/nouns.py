@@ -201,6 +201,11 @@ class Configuration:
         """Check that the parts fit together."""
         if not self.lanes:
             raise ConfigurationError('there is no lane: configure at least one')
+        for kind, things in (('lane', self.lanes), ('pool', self.pools)):
+            for key, thing in things.items():
+                if key != thing.name:
+                    raise ConfigurationError(
+                        f'{kind} {thing.name!r} is filed as {key!r}: file it under its name')
         for lane in self.lanes.values():
             for name in lane.pools:
                 pool = self.pools.get(name)

@@ -57,7 +57,8 @@ class Planner:
                 if name in previous.scalers:
                     self.scalers[name] = previous.scalers[name]
             for key in self._sent:
-                if key in previous._sent:
+                if key in previous._sent and previous._limits.fast_window == (
+                        self._limits.fast_window):
                     self._sent[key] = previous._sent[key]
             self._wishes = {n: w for n, w in previous._wishes.items() if n in pools}
 
@@ -65,15 +66,14 @@ class Planner:
         """Note that a frame of a lane went to a pool."""
         self._sent[lane, pool].add(now)
 
-    def observed(self, now: float, pool: str, replicas: int) -> int | None:
+    def observed(self, pool: str, replicas: int) -> int | None:
         """Note how many replicas there are; return a first wish if there was none."""
         scaler = self.scalers[pool]
         if scaler.desired is not None:
             return None
-        scaler.start_from(now, replicas, self._pools[pool].config)
-        assert scaler.desired is not None
-        self._wishes[pool] = scaler.desired
-        return scaler.desired
+        wish = scaler.start_from(replicas, self._pools[pool].config)
+        self._wishes[pool] = wish
+        return wish
 
     def plan(self, now: float) -> Iterator[tuple[str, int]]:
         """Yield each pool whose desired number changed, with the new number."""

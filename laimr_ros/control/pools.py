@@ -25,9 +25,10 @@ class Replica:
 
     :ivar free_at: when it will have finished all it has in flight, on its own side.
     :ivar next_return: when its first answer should be back here.
+    :ivar accused: left alone because it failed, not because it was busy.
     """
 
-    __slots__ = ('draining', 'failures', 'free_at', 'in_flight', 'last_done', 'name',
+    __slots__ = ('accused', 'draining', 'failures', 'free_at', 'in_flight', 'last_done', 'name',
                  'next_return', 'pool', 'suspended_until', 'suspension', 'version')
 
     def __init__(self, name: str, pool: PoolState) -> None:
@@ -39,10 +40,16 @@ class Replica:
         self.next_return = 0.0
         self.last_done = 0.0
         self.draining = False
+        self.accused = False
         self.failures = 0
         self.suspension = _FIRST_SUSPENSION
         self.suspended_until = 0.0
         self.version = 0
+
+    def answered(self) -> None:
+        """Forget what it was accused of: it works."""
+        self.failures = 0
+        self.suspension = _FIRST_SUSPENSION
 
 
 class Costs:
@@ -92,26 +99,30 @@ class PoolState:
         self._quantile = limits.routing_quantile
         self._ready = 0
         self._network_mean = max(pool.network.mean, _LEAST_NETWORK)
-        self._make_costs()
-
-    def _make_costs(self) -> None:
-        network = self.config.network
-        self._network_correction = Correction(
-            self._quantile, network.quantile(self._quantile) / self._network_mean
-            if network.mean > 0.0 else 1.0)
-        self.costs = {
-            name: Costs(model, self._quantile) for name, model in self.config.models.items()}
+        self._network_correction = self._correct_network()
+        self.costs = {name: Costs(model, self._quantile) for name, model in pool.models.items()}
         self.refresh_all(0.0)
 
-    def reconfigure(self, pool: Pool, limits: Limits) -> None:
+    def _correct_network(self) -> Correction:
+        network = self.config.network
+        return Correction(
+            self._quantile, network.quantile(self._quantile) / self._network_mean
+            if network.mean > 0.0 else 1.0)
+
+    def reconfigure(self, pool: Pool, limits: Limits, now: float) -> None:
         """Use another configuration; what was learned is kept unless its model changed."""
-        old = self.config
+        old, known = self.config, self.costs
         self.config = pool
-        if (old.models != pool.models or old.network != pool.network
-                or limits.routing_quantile != self._quantile):
-            self._quantile = limits.routing_quantile
+        anew = limits.routing_quantile != self._quantile
+        self._quantile = limits.routing_quantile
+        if anew or old.network != pool.network:
             self._network_mean = max(pool.network.mean, _LEAST_NETWORK)
-            self._make_costs()
+            self._network_correction = self._correct_network()
+        self.costs = {
+            name: known[name] if not anew and old.models.get(name) == model
+            else Costs(model, self._quantile)
+            for name, model in pool.models.items()}
+        self.refresh_all(now)
         if old.start_up != pool.start_up:
             self.start_up = pool.start_up
         for replica in self.replicas.values():
@@ -169,9 +180,9 @@ class PoolState:
         if replica is None:
             replica = self.replicas[name] = Replica(name, self)
         replica.draining = False
-        replica.failures = 0
+        replica.accused = False
         replica.suspended_until = 0.0
-        replica.suspension = _FIRST_SUSPENSION
+        replica.answered()
         self._count()
         self.touch(replica)
         return replica
@@ -191,21 +202,23 @@ class PoolState:
 
     def suspend(self, replica: Replica, now: float, seconds: float = 0.0) -> float:
         """
-        Leave a replica alone for a while.
+        Leave a replica alone for a while, longer if it was to be left alone anyway.
 
-        :param seconds: how long; 0 for a time that doubles each time.
+        :param seconds: how long; 0 if it failed, for a time that doubles until it answers.
         :return: when it may be tried again.
         """
         if seconds <= 0.0:
             seconds = replica.suspension
             replica.suspension = min(2.0 * seconds, _LONGEST_SUSPENSION)
-        replica.suspended_until = now + seconds
+            replica.accused = True
+        replica.suspended_until = max(replica.suspended_until, now + seconds)
         replica.version += 1
         self._count()
         return replica.suspended_until
 
     def resume(self, replica: Replica) -> None:
         """Try a suspended replica again; one more failure suspends it longer."""
+        replica.accused = False
         replica.suspended_until = 0.0
         self._count()
         self.touch(replica)

@@ -85,6 +85,8 @@ class Router:
         """
         remaining = job.deadline - now
         limit = job.limit - now
+        if limit <= 0.0:
+            return Decision(Verdict.HOPELESS)
         fallback: Decision | None = None
         fallback_mean = math.inf
         fastest = math.inf

@@ -156,11 +156,11 @@ class PoolScaler:
         self._low_since: float | None = None
         self._low_most = 0
 
-    def start_from(self, now: float, observed: int, pool: Pool) -> None:
-        """Start from what is there, so that a restart changes nothing."""
-        if self.desired is None:
-            self.desired = min(pool.max_replicas, max(pool.min_replicas, observed))
-            self._low_since = None
+    def start_from(self, observed: int, pool: Pool) -> int:
+        """Start from what is there, so that a restart changes nothing; return it."""
+        self.desired = min(pool.max_replicas, max(pool.min_replicas, observed))
+        self._low_since = None
+        return self.desired
 
     def decide(self, now: float, up: int, down: int, pool: Pool, limits: Limits) -> int | None:
         """
