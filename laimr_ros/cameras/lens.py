@@ -9,6 +9,10 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+# Angle from the axis, in radians, beyond which a calibrated polynomial may turn back: what lies
+# further out must not come into the picture again, and is taken to go on evenly.
+_WIDEST = 0.75
+
 
 @dataclass(frozen=True)
 class Lens:
@@ -43,10 +47,12 @@ class Lens:
         xyz = np.asarray(points, dtype=np.float64)
         x, y = xyz[:, 0] / xyz[:, 2], xyz[:, 1] / xyz[:, 2]
         radius = np.hypot(x, y)
-        angle = np.arctan(radius)
+        wide = np.arctan(radius)
+        angle = np.minimum(wide, _WIDEST)
         square = angle * angle
         k1, k2, k3, k4 = self.distortion
         bent = angle * (1 + square * (k1 + square * (k2 + square * (k3 + square * k4))))
+        bent += 0.5 * (wide - angle)
         scale = bent / np.maximum(radius, 1e-12)
         return np.stack([self.fx * scale * x + self.cx, self.fy * scale * y + self.cy], axis=1)
 

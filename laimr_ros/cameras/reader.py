@@ -146,7 +146,7 @@ class Reader:
             return False
         except CameraError as error:
             self._stop.wait(self._trouble.add(str(error)))
-        except Exception as error:  # noqa: BLE001 - a driver may raise anything; go on.
+        except Exception as error:  # a driver may raise anything: go on
             if not self._stop.is_set():
                 self._stop.wait(self._trouble.add(f'{type(error).__name__}: {error}'))
         return True

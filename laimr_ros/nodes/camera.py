@@ -246,15 +246,17 @@ def main(args: list[str] | None = None) -> int:
     cv2.setNumThreads(1)
     rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     try:
+        executor = make_executor()
+        # Made before the node: a signal that comes while the source is opened counts too.
+        spinning = BackgroundSpin(executor)
         try:
             node = Camera()
         except (ValueError, CameraError) as error:
             print(f'camera: {error}', file=sys.stderr)
             return 2
-        executor = make_executor()
         executor.add_node(node)
         try:
-            with BackgroundSpin(executor) as spinning:
+            with spinning:
                 while not spinning.wait_for_signal(0.5):
                     if node.ended:
                         break

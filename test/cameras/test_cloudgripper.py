@@ -1,4 +1,4 @@
-"""The CloudGripper source over real HTTP: against the testbed of drawn cells, and against faults."""
+"""The CloudGripper source over real HTTP: against drawn cells, and against faults."""
 
 from __future__ import annotations
 

@@ -34,3 +34,9 @@ def test_other_sizes_show_the_middle_of_the_same_picture(
     # Measured from the middle of the picture, everything is as far away as the scale says.
     reference = (BASE_CAMERA.project(points) - (319.5, 239.5)) * scale
     assert lens.project(points) - ((width - 1) / 2, (height - 1) / 2) == pytest.approx(reference)
+
+
+def test_nothing_far_outside_comes_back_into_the_picture() -> None:
+    out = np.array([(-float(x), 0.0, 157.0) for x in range(100, 5000, 50)])
+    pixels = BASE_CAMERA.project(out)[:, 0]
+    assert (np.diff(pixels) < 0).all()
