@@ -71,13 +71,13 @@ def encode_request(model: str, image: ImagePayload, frame_id: str = '') -> bytes
         if image.encoding:
             middle = _raw_input(
                 image.encoding, image.height, image.width, image.step, image.is_bigendian, size)
-            raw_key = _RAW_INPUT_CONTENTS_KEY + _varint(size)
+            raw_key = _RAW_INPUT_CONTENTS_KEY + varint(size)
         else:
             middle = _COMPRESSED_INPUT
-            raw_key = _RAW_INPUT_CONTENTS_KEY + _varint(size + 4) + _pack_length(size)
+            raw_key = _RAW_INPUT_CONTENTS_KEY + varint(size + 4) + _pack_length(size)
         if frame_id:
             name = frame_id.encode()
-            identity = _ID_KEY + _varint(len(name)) + name
+            identity = _ID_KEY + varint(len(name)) + name
         else:
             identity = b''
         return b''.join((_model_name(model), identity, middle, raw_key, image.data))
@@ -96,27 +96,29 @@ def decode_request(request: service_pb2.ModelInferRequest) -> ImagePayload:
 
     :raises RequestError: if it holds no image, or more than one thing.
     """
-    if len(request.inputs) != 1 or request.inputs[0].name != INPUT_NAME:
-        names = [tensor.name for tensor in request.inputs]
+    inputs = request.inputs
+    if len(inputs) != 1 or inputs[0].name != INPUT_NAME:
+        names = [tensor.name for tensor in inputs]
         raise RequestError(f'the inputs are {names}; give one, named {INPUT_NAME!r}')
-    tensor = request.inputs[0]
-    if len(request.raw_input_contents) > 1:
-        raise RequestError(
-            f'raw_input_contents has {len(request.raw_input_contents)} elements; give one')
-    raw = request.raw_input_contents[0] if request.raw_input_contents else None
-    if tensor.datatype == 'BYTES':
+    tensor = inputs[0]
+    contents = request.raw_input_contents
+    if len(contents) > 1:
+        raise RequestError(f'raw_input_contents has {len(contents)} elements; give one')
+    raw = contents[0] if contents else None
+    datatype = tensor.datatype
+    if datatype == 'BYTES':
         return ImagePayload(_one_element(tensor, raw))
-    if tensor.datatype == 'UINT8':
+    if datatype == 'UINT8':
         return _raw_image(request, tensor, raw)
     raise RequestError(
-        f'input {INPUT_NAME!r} has datatype {tensor.datatype!r}; give BYTES for a JPEG or PNG, '
+        f'input {INPUT_NAME!r} has datatype {datatype!r}; give BYTES for a JPEG or PNG, '
         'UINT8 for a raw image')
 
 
 def _one_element(tensor: Any, raw: bytes | None) -> memoryview:
     """Return the only element of a BYTES tensor."""
     shape = list(tensor.shape)
-    if not shape or any(side != 1 for side in shape):
+    if shape not in ([1], [1, 1]):
         raise RequestError(
             f'input {INPUT_NAME!r} has shape {shape}; give [1], one compressed image a request')
     if raw is None:
@@ -163,8 +165,10 @@ def _raw_image(
         is_bigendian='is_bigendian' in parameters and parameters['is_bigendian'].bool_param)
 
 
-def _varint(value: int) -> bytes:
-    """Return a number in protobuf's variable-length form."""
+def varint(value: int) -> bytes:
+    """Return a number from 0 up in protobuf's variable-length form."""
+    if value <= 0x7F:
+        return bytes((value,))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 import logging
 import time
 
+from laimr_ros.detectors import images
 from laimr_ros.detectors.base import Detections, Detector, DetectorError, DetectorSpec
 from laimr_ros.serving.codec import ImagePayload
 from laimr_ros.serving.inference_thread import Job
@@ -15,6 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 _logger = logging.getLogger(__name__)
+
+# Cameras send the same size again and again, and nobody can write to a blank image.
+_blank = lru_cache(maxsize=64)(images.blank)
 
 
 @dataclass
@@ -49,12 +54,14 @@ class LoadedModel:
     :param spec: what it was made from.
     :param detector: the detector, warmed up.
     :param service_s: measured time of one image alone in seconds, without decoding.
+    :param needs_pixels: False for a detector that looks at an image's size only.
     """
 
     name: str
     spec: DetectorSpec
     detector: Detector
     service_s: float
+    needs_pixels: bool = True
     statistics: Statistics = field(default_factory=Statistics)
 
     @classmethod
@@ -82,7 +89,7 @@ class LoadedModel:
             'model %s (%s %s) loaded in %.2f s; %.1f ms an image%s', name, spec.kind, spec.weights,
             time.monotonic() - began, service_s * 1e3,
             '; its weights are random' if detector.random_weights else '')
-        return cls(name, spec, detector, service_s)
+        return cls(name, spec, detector, service_s, getattr(detector, 'needs_pixels', True))
 
     def infer(self, image: ImagePayload, job: Job[Outcome], max_pixels: int) -> Outcome:
         """
@@ -98,30 +105,25 @@ class LoadedModel:
         job.check()
         detections = self.detector.detect(pixels)
         ended = time.monotonic()
-        timings = Timings(
-            job.queued_s, decoded - began, detections.preprocess_s, detections.inference_s,
-            detections.postprocess_s)
+        decode_s = decoded - began
+        preprocess_s, inference_s = detections.preprocess_s, detections.inference_s
+        # What the detector does not account for belongs to the service time all the same.
+        output_s = max(detections.postprocess_s, ended - decoded - preprocess_s - inference_s)
         statistics = self.statistics
         statistics.successes += 1
         statistics.queue_s += job.queued_s
-        statistics.input_s += decoded - began + detections.preprocess_s
-        statistics.infer_s += detections.inference_s
-        statistics.output_s += detections.postprocess_s
-        statistics.last_inference_ms = round(time.time() * 1e3)
-        # What the detector does not account for belongs to the service time all the same.
-        rest_s = ended - began - timings.service_s
-        if rest_s > 0.0:
-            timings = Timings(
-                job.queued_s, timings.decode_s, timings.preprocess_s, timings.inference_s,
-                timings.postprocess_s + rest_s)
+        statistics.input_s += decode_s + preprocess_s
+        statistics.infer_s += inference_s
+        statistics.output_s += output_s
+        statistics.last_inference_ms = int(time.time() * 1e3)
         names = self.detector.class_names
+        height, width = pixels.shape[:2]
         return Outcome(
-            detections, tuple([names[i] for i in detections.class_ids.tolist()]), timings,
-            (int(pixels.shape[1]), int(pixels.shape[0])))
+            detections, tuple([names[i] for i in detections.class_ids.tolist()]),
+            Timings(job.queued_s, decode_s, preprocess_s, inference_s, output_s), (width, height))
 
     def _decode(self, image: ImagePayload, max_pixels: int) -> npt.NDArray[np.uint8]:
-        from laimr_ros.detectors import images
-        if not getattr(self.detector, 'needs_pixels', True):
+        if not self.needs_pixels:
             # Decoding would be the dearest part of a detector that only pretends. An image that
             # is plainly wrong goes the ordinary way, for the ordinary error.
             if image.encoding:
@@ -131,7 +133,7 @@ class LoadedModel:
                 width, height = images.compressed_size(image.data)
                 whole = True
             if whole and 0 < width * height <= max_pixels:
-                return images.blank(width, height)
+                return _blank(width, height)
         if image.encoding:
             return images.decode_raw(
                 image.data, image.height, image.width, image.encoding, image.step,

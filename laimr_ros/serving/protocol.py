@@ -39,13 +39,13 @@ class Refusal(Exception):
 
 def handlers(
     describer: Describer,
-    model_infer: Callable[[service_pb2.ModelInferRequest, _Context], Awaitable[Any]],
+    model_infer: Callable[[service_pb2.ModelInferRequest, _Context], Awaitable[bytes]],
 ) -> grpc.GenericRpcHandler:
     """
     Return what a server needs for the calls that there are; gRPC refuses all others itself.
 
     :param describer: answers every call but one.
-    :param model_infer: answers that one.
+    :param model_infer: answers that one, with a message that is serialised already.
     """
     calls: dict[str, Any] = {
         'ServerLive': describer.server_live,
@@ -57,14 +57,15 @@ def handlers(
         'ModelStatistics': describer.model_statistics,
         'RepositoryIndex': describer.repository_index,
     }
-    behaviours = {name: _refusing(behaviour) for name, behaviour in calls.items()}
-    behaviours['ModelInfer'] = model_infer
-    return grpc.method_handlers_generic_handler(SERVICE, {
+    methods = {
         name: grpc.unary_unary_rpc_method_handler(
-            behaviour,
+            _refusing(behaviour),
             request_deserializer=getattr(service_pb2, f'{name}Request').FromString,
             response_serializer=getattr(service_pb2, f'{name}Response').SerializeToString)
-        for name, behaviour in behaviours.items()})
+        for name, behaviour in calls.items()}
+    methods['ModelInfer'] = grpc.unary_unary_rpc_method_handler(
+        model_infer, request_deserializer=service_pb2.ModelInferRequest.FromString)
+    return grpc.method_handlers_generic_handler(SERVICE, methods)
 
 
 def _refusing(

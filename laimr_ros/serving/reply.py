@@ -10,12 +10,17 @@ import struct
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from laimr_ros.serving.codec import varint
 from laimr_ros.serving.errors import ErrorKind, InferenceError
 import numpy as np
 import numpy.typing as npt
 from tritonclient.grpc import service_pb2
 
 BOXES, SCORES, LABELS = 'boxes', 'scores', 'labels'
+
+# Keys of the field numbers in protobuf's wire format, both "length-delimited".
+_ID_KEY = bytes([3 << 3 | 2])
+_RAW_OUTPUT_CONTENTS_KEY = bytes([6 << 3 | 2])
 
 _unpack_length = struct.Struct('<I').unpack_from
 
@@ -98,34 +103,54 @@ def _label_text(encoded: bytes) -> str:
 def encode_reply(
     model: str, frame_id: str, boxes: npt.NDArray[np.float32], scores: npt.NDArray[np.float32],
     labels: Sequence[str], timings: Timings, image_size: tuple[int, int],
-) -> service_pb2.ModelInferResponse:
-    """Write a ``ModelInferResponse``; the parameters are as for ``InferenceReply``."""
-    count = len(scores)
-    response = service_pb2.ModelInferResponse(
-        model_name=model, model_version='1', id=frame_id,
-        outputs=_outputs(count),
-        raw_output_contents=(
-            np.ascontiguousarray(boxes, '<f4').tobytes(),
-            np.ascontiguousarray(scores, '<f4').tobytes(),
-            b''.join([_label_element(label) for label in labels])))
-    parameters = response.parameters
-    parameters['queue_us'].int64_param = round(timings.queue_s * 1e6)
-    parameters['decode_us'].int64_param = round(timings.decode_s * 1e6)
-    parameters['preprocess_us'].int64_param = round(timings.preprocess_s * 1e6)
-    parameters['inference_us'].int64_param = round(timings.inference_s * 1e6)
-    parameters['postprocess_us'].int64_param = round(timings.postprocess_s * 1e6)
-    parameters['image_width'].int64_param, parameters['image_height'].int64_param = image_size
-    return response
+) -> bytes:
+    """
+    Write a ``ModelInferResponse``; the parameters are as for ``InferenceReply``.
+
+    By hand, around parts that protobuf has written once: a third of the time of its own classes,
+    which are made for messages that change.
+    """
+    width, height = image_size
+    identity = frame_id.encode()
+    label_contents = b''.join([_label_element(label) for label in labels])
+    box_contents = np.ascontiguousarray(boxes, '<f4').tobytes()
+    score_contents = np.ascontiguousarray(scores, '<f4').tobytes()
+    return b''.join((
+        _template(model, len(scores)),
+        _ID_KEY, varint(len(identity)), identity,
+        _parameter(b'queue_us', _microseconds(timings.queue_s)),
+        _parameter(b'decode_us', _microseconds(timings.decode_s)),
+        _parameter(b'preprocess_us', _microseconds(timings.preprocess_s)),
+        _parameter(b'inference_us', _microseconds(timings.inference_s)),
+        _parameter(b'postprocess_us', _microseconds(timings.postprocess_s)),
+        _parameter(b'image_width', width),
+        _parameter(b'image_height', height),
+        _RAW_OUTPUT_CONTENTS_KEY, varint(len(box_contents)), box_contents,
+        _RAW_OUTPUT_CONTENTS_KEY, varint(len(score_contents)), score_contents,
+        _RAW_OUTPUT_CONTENTS_KEY, varint(len(label_contents)), label_contents))
+
+
+def _microseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1e6))
+
+
+def _parameter(name: bytes, value: int) -> bytes:
+    """Return one entry of ``parameters``: a name and an ``int64_param``, both short."""
+    number = varint(value)
+    # The entry is {1: name, 2: {2: number}}.
+    return b'"%c\n%c%b\x12%c\x10%b' % (
+        len(name) + len(number) + 5, len(name), name, len(number) + 1, number)
 
 
 @lru_cache(maxsize=1024)
-def _outputs(count: int) -> tuple[Any, ...]:
-    """Return the descriptions of the three outputs; never changed, so made once a number."""
+def _template(model: str, count: int) -> bytes:
+    """Return all that is the same in every reply with so many detections."""
     make = service_pb2.ModelInferResponse.InferOutputTensor
-    return (
-        make(name=BOXES, datatype='FP32', shape=[count, 4]),
-        make(name=SCORES, datatype='FP32', shape=[count]),
-        make(name=LABELS, datatype='BYTES', shape=[count]))
+    return service_pb2.ModelInferResponse(
+        model_name=model, model_version='1', outputs=[
+            make(name=BOXES, datatype='FP32', shape=[count, 4]),
+            make(name=SCORES, datatype='FP32', shape=[count]),
+            make(name=LABELS, datatype='BYTES', shape=[count])]).SerializeToString()
 
 
 def decode_reply(raw: bytes, class_names: Sequence[str] | None = None) -> InferenceReply:

@@ -248,9 +248,10 @@ class InferenceServer:
 
     async def _model_infer(
         self, request: service_pb2.ModelInferRequest, context: grpc.aio.ServicerContext[Any, Any],
-    ) -> service_pb2.ModelInferResponse:
+    ) -> bytes:
         rtt_s = self._link.sample()
-        await self._link.pass_half(rtt_s)
+        if rtt_s:
+            await self._link.pass_half(rtt_s)
         self._active += 1
         try:
             try:
@@ -258,7 +259,8 @@ class InferenceServer:
             except Refusal as refusal:
                 await self._link.pass_half(rtt_s)
                 await context.abort(refusal.code, str(refusal))
-            await self._link.pass_half(rtt_s)
+            if rtt_s:
+                await self._link.pass_half(rtt_s)
             return response
         finally:
             self._active -= 1
@@ -267,7 +269,7 @@ class InferenceServer:
 
     async def _infer(
         self, request: service_pb2.ModelInferRequest, context: grpc.aio.ServicerContext[Any, Any],
-    ) -> service_pb2.ModelInferResponse:
+    ) -> bytes:
         reason = self.why_not_ready()
         thread = self._thread
         if reason or thread is None:

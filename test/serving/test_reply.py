@@ -24,8 +24,7 @@ def test_there_and_back(found, width, height):
     scores = np.array([d[4] for d in found], np.float32)
     timings = Timings(0.000001, 0.002, 0.03, 0.4, 5.0)
     raw = encode_reply(
-        'm', 'f', boxes, scores, [d[5] for d in found], timings,
-        (width, height)).SerializeToString()
+        'm', 'f', boxes, scores, [d[5] for d in found], timings, (width, height))
     reply = decode_reply(raw)
     assert reply.boxes.dtype == np.float32 and reply.boxes.shape == (len(found), 4)
     assert reply.scores.dtype == np.float32
@@ -36,6 +35,33 @@ def test_there_and_back(found, width, height):
     assert reply.timings is not None
     assert reply.timings.queue_s == pytest.approx(1e-6)
     assert reply.timings.service_s == pytest.approx(5.432)
+
+
+@settings(max_examples=100, deadline=None)
+@given(label, label, st.lists(detection, max_size=3),
+       st.lists(st.integers(0, 2 ** 40), min_size=5, max_size=5),
+       st.integers(0, 2 ** 31 - 1), st.integers(0, 200))
+def test_the_message_is_what_protobuf_writes(model, frame_id, found, times_us, width, height):
+    boxes = np.array([d[:4] for d in found], np.float32).reshape(-1, 4)
+    scores = np.array([d[4] for d in found], np.float32)
+    raw = encode_reply(
+        model, frame_id, boxes, scores, [d[5] for d in found],
+        Timings(*(us * 1e-6 for us in times_us)), (width, height))
+    names = [d[5].encode() for d in found]
+    expected = service_pb2.ModelInferResponse(
+        model_name=model, model_version='1', id=frame_id, raw_output_contents=[
+            boxes.tobytes(), scores.tobytes(),
+            b''.join(struct.pack('<I', len(name)) + name for name in names)])
+    for name, datatype, shape in (
+        ('boxes', 'FP32', [len(found), 4]), ('scores', 'FP32', [len(found)]),
+        ('labels', 'BYTES', [len(found)]),
+    ):
+        expected.outputs.add(name=name, datatype=datatype, shape=shape)
+    keys = ('queue_us', 'decode_us', 'preprocess_us', 'inference_us', 'postprocess_us')
+    for key, value in (
+            *zip(keys, times_us), ('image_width', width), ('image_height', height)):
+        expected.parameters[key].int64_param = value
+    assert service_pb2.ModelInferResponse.FromString(raw) == expected
 
 
 def foreign(
