@@ -265,7 +265,7 @@ def on_change(node: Node, validate: Validate | None, apply: Apply) -> None:
             return
         try:
             apply(proposed, names)
-        except Exception:  # noqa: BLE001 - whatever it is, the executor must go on.
+        except Exception:
             node.get_logger().error(
                 f'a change of {_listed(sorted(names))} was accepted but failed:\n'
                 f'{traceback.format_exc()}'

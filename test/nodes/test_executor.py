@@ -11,10 +11,10 @@ import pytest
 
 rclpy = pytest.importorskip('rclpy', reason='needs rclpy: run `make setup`, or source ROS 2')
 
-from laimr_ros.nodes.executor import make_executor, spin
-from rclpy.context import Context
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
+from laimr_ros.nodes.executor import make_executor, spin  # noqa: E402
+from rclpy.context import Context  # noqa: E402
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from rclpy.node import Node  # noqa: E402
 
 
 @pytest.fixture()
