@@ -34,7 +34,7 @@ DISTRIBUTIONS = {
 # Where ROS is not installed these are not either: imported only after a look whether they are.
 ONLY_WITH_ROS = {'launch', 'launch_ros'}
 
-# Known from the real definitions of vision_msgs 4.1.1, hashed by rosidl_generator_type_description.
+# Of the real definitions of vision_msgs 4.1.1, by rosidl_generator_type_description.
 TYPE_HASHES = {
     'BoundingBox2D': '008eacbb0cf8f26e83795547bed013eec3675485ef386ec056d80eaaf1c1ce2f',
     'Detection2D': '0d12b69df5c593b3455b7346fac8205437a7d4bcb09b9e0e0b2dde787ded38ea',

@@ -222,13 +222,10 @@ class Environment:
 
     def _install_packages(self) -> None:
         names = ['run.txt', 'dev.txt'] if self.distro else ['ros.txt', 'run.txt', 'dev.txt']
-        constraints = REQUIREMENTS / 'constraints.txt'
-        if self.distro:
-            constraints = self._constraints_of_ros(constraints)
         command = [str(self.python), '-m', 'pip', 'install', '--no-warn-script-location']
         for name in names:
             command += ['-r', str(REQUIREMENTS / name)]
-        command += ['-c', str(constraints), '--progress-bar', 'off']
+        command += ['-c', str(REQUIREMENTS / 'constraints.txt'), '--progress-bar', 'off']
         self._progress.say('resolving packages (about 3 GB to download the first time)')
         for attempt in (1, 2, 3):
             try:
@@ -248,18 +245,6 @@ class Environment:
                     raise
                 self._progress.say('a download broke off; trying again')
                 time.sleep(3.0 * attempt)
-
-    def _constraints_of_ros(self, constraints: Path) -> Path:
-        """Pin what ROS's own compiled packages were built against to what ROS has."""
-        lines = constraints.read_text(encoding='utf-8').splitlines()
-        try:
-            numpy = _ask([sys.executable, '-c', 'import numpy; print(numpy.__version__)'])
-        except (OSError, subprocess.SubprocessError):
-            return constraints
-        kept = [line for line in lines if not line.startswith('numpy==')]
-        result = WORK / 'constraints.txt'
-        result.write_text('\n'.join([*kept, f'numpy=={numpy.split()[-1]}', '']), encoding='utf-8')
-        return result
 
     def _build_messages(self) -> None:
         if not self._needs_messages():
