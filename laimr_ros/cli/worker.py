@@ -152,6 +152,7 @@ async def _serve(server: InferenceServer, config: WorkerConfig, ready_file: str 
 
     from laimr_ros.detectors.base import DetectorError
     from laimr_ros.serving.endpoint import EndpointError
+    from laimr_ros.serving.loaded_model import LoadFailure
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
@@ -179,8 +180,8 @@ async def _serve(server: InferenceServer, config: WorkerConfig, ready_file: str 
         service_times_s = loading.result()
     except DetectorError as error:
         await server.stop()
-        _complain(error, 2)
-        _leave(2)
+        # Whoever holds replicas tries again after 1, and asks a person after 2.
+        _leave(_complain(error, 1 if isinstance(error, LoadFailure) else 2))
     start_up_s = _process_age_s()
     if ready_file:
         _write_ready_file(ready_file, endpoints, service_times_s, start_up_s)

@@ -22,6 +22,10 @@ _logger = logging.getLogger(__name__)
 _blank = lru_cache(maxsize=64)(images.blank)
 
 
+class LoadFailure(DetectorError):
+    """Loading failed although the specification may be right: trying again may help."""
+
+
 @dataclass
 class Statistics:
     """Sums over all inferences of a model; times in seconds."""
@@ -71,7 +75,8 @@ class LoadedModel:
         """
         Make the detector and warm it up.
 
-        :raises DetectorError: naming the model.
+        :raises DetectorError: naming the model; a ``LoadFailure`` if not the specification but
+            the machine is at fault: out of memory, a missing driver.
         """
         began = time.monotonic()
         detector = None
@@ -81,10 +86,10 @@ class LoadedModel:
         except Exception as error:
             if detector is not None:
                 detector.close()
-            # Whatever a library raises: out of memory, a broken file, a missing driver.
-            text = str(error) if isinstance(error, DetectorError) else (
-                f'{type(error).__name__}: {error}')
-            raise DetectorError(f'model {name!r} cannot be loaded: {text}') from error
+            if isinstance(error, DetectorError):
+                raise DetectorError(f'model {name!r} cannot be loaded: {error}') from error
+            text = ' '.join(f'{type(error).__name__}: {error}'.split())
+            raise LoadFailure(f'model {name!r} cannot be loaded: {text}') from error
         _logger.info(
             'model %s (%s %s) loaded in %.2f s; %.1f ms an image%s', name, spec.kind, spec.weights,
             time.monotonic() - began, service_s * 1e3,

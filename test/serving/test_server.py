@@ -18,6 +18,7 @@ from laimr_ros.detectors.base import DetectorError, DetectorSpec
 from laimr_ros.serving.client import ImagePayload
 from laimr_ros.serving.endpoint import EndpointError
 from laimr_ros.serving.errors import ErrorKind, InferenceError
+from laimr_ros.serving.loaded_model import LoadFailure
 from laimr_ros.serving.server import InferenceServer
 import numpy as np
 import pytest
@@ -295,9 +296,20 @@ async def test_a_model_that_cannot_be_loaded_is_named_and_leaves_nothing(fake_de
 
     server = InferenceServer(
         {'good': DetectorSpec('good'), 'worse': DetectorSpec('bad')}, create=create)
-    with pytest.raises(DetectorError, match="'worse'.*OSError: disk on fire"):
+    with pytest.raises(LoadFailure, match="'worse'.*OSError: disk on fire"):
         await asyncio.to_thread(server.load)
     assert made[0].closed == 1 and server.service_times_s == {}
+    server.unload()
+
+
+async def test_a_wrong_specification_is_no_load_failure():
+    def create(spec):
+        raise DetectorError('no such weights')
+
+    server = InferenceServer({'m': DetectorSpec('fake')}, create=create)
+    with pytest.raises(DetectorError, match="'m'.*no such weights") as caught:
+        await asyncio.to_thread(server.load)
+    assert not isinstance(caught.value, LoadFailure)
     server.unload()
 
 
