@@ -13,7 +13,7 @@ from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.coco import default_names
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, top_left
-from laimr_ros.detectors.options import fill_in, take_names
+from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -59,10 +59,7 @@ class EfficientDetDetector:
     def __init__(self, spec: DetectorSpec) -> None:
         options = fill_in('efficientdet', spec.options, _DEFAULTS)
         self._spec = spec
-        self._iou = float(options['iou'])
-        if not 0.0 <= self._iou <= 1.0:
-            raise DetectorError(
-                f'option iou of detector kind efficientdet is {self._iou:g}; give 0 to 1')
+        self._iou = take_number('efficientdet', options, 'iou', 0.0, 1.0)
         self._device = network.choose_device(spec)
         self._half = network.choose_half(spec, self._device)
         network.limit_threads(spec.threads)
@@ -74,7 +71,8 @@ class EfficientDetDetector:
         config.num_classes = len(self._class_names)
         self._side = (int(config.image_size[0]), int(config.image_size[1]))
         self._anchors: Any = Anchors.from_config(config).boxes.to(self._device)
-        self._network: Any = _build(spec, config, state, int(options['seed']))
+        seed = take_whole('efficientdet', options, 'seed')
+        self._network: Any = _build(spec, config, state, seed)
         self._network.requires_grad_(False)
         self._network.to(
             self._device, torch.float16 if self._half else torch.float32,
@@ -257,7 +255,7 @@ def _names(
     """Return one name a class of the network."""
     given = options['class_names']
     names = take_names('efficientdet', given) if given is not None else ()
-    asked = int(options['num_classes'])
+    asked = take_whole('efficientdet', options, 'num_classes')
     if state is not None:
         if _CLASS_BIAS not in state:
             raise DetectorError(

@@ -10,7 +10,7 @@ from typing import Any
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.instance import find_instance, Instance
-from laimr_ros.detectors.options import fill_in, take_names
+from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
 import numpy as np
 import numpy.typing as npt
 
@@ -64,16 +64,16 @@ class EmulatedDetector:
     def __init__(self, spec: DetectorSpec) -> None:
         options = _check(spec.options)
         self._law = str(options['law'])
-        self._mean_s = float(options['mean_s'])
-        self._sigma = math.sqrt(math.log1p(float(options['cv']) ** 2))
-        self._gamma = float(options['gamma'])
-        self._background = float(options['background'])
+        self._mean_s: float = options['mean_s']
+        self._sigma = math.sqrt(math.log1p(options['cv'] ** 2))
+        self._gamma: float = options['gamma']
+        self._background: float = options['background']
         self._random = np.random.default_rng(options['seed'])
         self._class_names: tuple[str, ...] = options['class_names']
         self._instance: Instance = find_instance(
-            str(options['instance']), float(options['cores']), str(options['load_file']))
+            str(options['instance']), options['cores'], str(options['load_file']))
         self._unit_boxes, self._scores = _unit_boxes(
-            min(int(options['detections']), spec.max_detections), spec.score_threshold)
+            min(options['detections'], spec.max_detections), spec.score_threshold)
         self._class_ids = np.arange(len(self._scores), dtype=np.int64) % len(self._class_names)
         if options['load_s'] > 0.0:
             time.sleep(options['load_s'])
@@ -90,10 +90,12 @@ class EmulatedDetector:
 
     def warm_up(self) -> float:
         """Return the law's median time on an idle instance in seconds; there is nothing to run."""
+        cores = self._instance.cores
+        power = self._law == 'power_law'
+        alone = self._slow_down(1.0 / cores) if power else max(1.0, 1.0 / cores)
         if self._law == 'exponential':
-            return self._mean_s * math.log(2.0)
-        median = self._mean_s * math.exp(-self._sigma ** 2 / 2.0)
-        return median * self._slow_down(1.0 / self._instance.cores)
+            return self._mean_s * math.log(2.0) * alone
+        return self._mean_s * math.exp(-self._sigma ** 2 / 2.0) * alone
 
     def detect(self, image: npt.NDArray[np.uint8]) -> Detections:
         """
@@ -130,8 +132,6 @@ class EmulatedDetector:
 
     def _slow_down(self, load: float) -> float:
         """Return the power law's factor at so many running inferences a core."""
-        if self._law != 'power_law':
-            return 1.0
         return 1.0 + float((self._background + load) ** self._gamma)
 
 
@@ -141,24 +141,15 @@ def _check(given: Mapping[str, Any]) -> dict[str, Any]:
     if options['law'] not in LAWS:
         raise DetectorError(
             f'unknown law {options["law"]!r} of an emulated detector; use {", ".join(LAWS)}')
-    for name in ('mean_s', 'cv', 'gamma', 'background', 'load_s', 'cores', 'detections'):
-        try:
-            value = float(options[name])
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value) or value < 0.0:
-            raise DetectorError(
-                f'option {name} of an emulated detector is {options[name]!r}; '
-                'give a number that is not negative')
-        options[name] = value
+    for name in ('mean_s', 'cv', 'gamma', 'background', 'load_s', 'cores'):
+        options[name] = take_number('emulated', options, name)
+    options['detections'] = take_whole('emulated', options, 'detections')
     if options['law'] in ('constant', 'exponential') and options['cv']:
         raise DetectorError(
             f'law {options["law"]!r} has no cv; leave it out, or use law lognormal')
     options['class_names'] = take_names('emulated', options['class_names'])
-    seed = options['seed']
-    if seed is not None and (not isinstance(seed, int) or seed < 0):
-        raise DetectorError(
-            f'option seed of an emulated detector is {seed!r}; give a whole number from 0 up')
+    if options['seed'] is not None:
+        take_whole('emulated', options, 'seed')
     return options
 
 

@@ -19,7 +19,7 @@ from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.coco import default_names
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, centred
-from laimr_ros.detectors.options import fill_in, take_names
+from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -62,14 +62,13 @@ class YoloDetector:
     def __init__(self, spec: DetectorSpec) -> None:
         options = fill_in('yolo', spec.options, _DEFAULTS)
         self._spec = spec
-        self._iou = float(options['iou'])
-        if not 0.0 <= self._iou <= 1.0:
-            raise DetectorError(f'option iou of detector kind yolo is {self._iou:g}; give 0 to 1')
+        self._iou = take_number('yolo', options, 'iou', 0.0, 1.0)
         self._device = network.choose_device(spec)
         self._random = Path(spec.weights).suffix.lower() in _ARCHITECTURES
         network.limit_threads(spec.threads)
+        seed = take_whole('yolo', options, 'seed')
         self._backend: Any = _load(
-            spec, self._device, self._random, int(options['seed']), bool(options['trusted']))
+            spec, self._device, self._random, seed, options['trusted'] is True)
         self._half = bool(self._backend.fp16)
         self._class_names = _names(
             spec.weights, self._backend.names, options['class_names'], self._random)

@@ -206,6 +206,7 @@ def test_parts_of_the_time_warm_up_and_close() -> None:
     ('nowhere.pth', {}, 'nothing is downloaded'),
     (ARCHITECTURE, {'clases': 3}, 'clases'),
     (ARCHITECTURE, {'iou': -1}, 'iou'),
+    (ARCHITECTURE, {'num_classes': 'many'}, 'many'),
     (ARCHITECTURE, {'class_names': 'dog'}, 'class_names'),
     (ARCHITECTURE, {'architecture': 'tf_efficientdet_d0'}, 'one of the two'),
     (ARCHITECTURE, {'class_names': ['a'], 'num_classes': 2}, 'class_names says 1'),

@@ -123,6 +123,8 @@ def test_close_twice() -> None:
     ({'class_names': ()}, 'class_names'),
     ({'class_names': 'dog'}, 'class_names'),
     ({'seed': 'x'}, 'seed'),
+    ({'seed': -1}, 'seed'),
+    ({'detections': 1.5}, 'detections'),
     ({'load_file': '/nowhere/at/all'}, '/nowhere/at/all'),
 ])
 def test_wrong_option_is_named(options: dict[str, Any], said: str) -> None:

@@ -17,6 +17,12 @@ torch = pytest.importorskip('torch')
 from laimr_ros.detectors.yolo import YoloDetector  # noqa: E402
 from ultralytics.data.augment import LetterBox  # noqa: E402
 
+# ultralytics exports to TorchScript and reads it back: the one format without other packages.
+pytestmark = [
+    pytest.mark.filterwarnings('ignore:`torch.jit:FutureWarning'),
+    pytest.mark.filterwarnings('ignore::torch.jit.TracerWarning'),
+]
+
 SIZES = [(1080, 810), (300, 700), (700, 300), (1, 1), (37, 501), (480, 640), (1, 200)]
 
 
@@ -278,6 +284,8 @@ def test_wrong_weights(weights: str, said: str) -> None:
     ({'device': 'cuda:99'}, 'PyTorch sees'),
     ({'options': {'iuo': 1}}, 'iuo'),
     ({'options': {'iou': 2}}, 'iou'),
+    ({'options': {'iou': 'much'}}, 'much'),
+    ({'options': {'seed': 0.5}}, 'seed'),
 ])
 def test_wrong_fields(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(DetectorError, match=said):
