@@ -43,7 +43,7 @@ setup(
     ],
     python_requires='>=3.10',
     install_requires=requirements(),
-    tests_require=['pytest'],
+    extras_require={'test': ['pytest', 'pytest-asyncio', 'pytest-timeout', 'hypothesis']},
     zip_safe=False,
     entry_points={
         'console_scripts': [
