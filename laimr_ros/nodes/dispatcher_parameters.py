@@ -146,6 +146,18 @@ def _instance_specs(instance: str) -> Iterator[ParameterSpec]:
                         '', 0.0, 1e12, live=True)
 
 
+def specifications(
+    lane: str, pool: str, model: str, instance: str
+) -> Iterator[ParameterSpec]:
+    """Return every parameter there can be, for one lane, pool, model and instance."""
+    yield from _GENERAL
+    yield from _LIMITS
+    yield from _lane_specs(lane, [pool])
+    yield from _pool_specs(pool, [model])
+    yield from _latency_specs(pool, model)
+    yield from _instance_specs(instance)
+
+
 def declare_parameters(node: Node) -> dict[str, Any]:
     """
     Declare all parameters of the dispatcher; return their values by name.

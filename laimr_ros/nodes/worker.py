@@ -193,13 +193,13 @@ class Worker(LifecycleNode):
     # Parameters.
 
     def _declare_settings(self) -> None:
-        self._values.update(declare(self, map(_spec, WORKER_SETTINGS)))
+        self._values.update(declare(self, map(specification, WORKER_SETTINGS)))
         # rclpy has no public way to read what was set from outside but is not declared yet.
         overrides: Mapping[str, Any] = getattr(self, '_parameter_overrides', {})
         described = [name.split('.')[1] for name in overrides if name.startswith('models.')]
         for model in dict.fromkeys([*filter(None, self._values['model_names']), *described]):
             prefix = f'models.{model}.'
-            specs = [_spec(setting, prefix) for setting in MODEL_SETTINGS]
+            specs = [specification(setting, prefix) for setting in MODEL_SETTINGS]
             specs += [
                 ParameterSpec(
                     name, override.value, f'an option of the detector of {model}', live=True)
@@ -272,7 +272,7 @@ class Worker(LifecycleNode):
             yield f'{name}.random_weights', model.detector.random_weights
 
 
-def _spec(setting: Setting, prefix: str = '') -> ParameterSpec:
+def specification(setting: Setting, prefix: str = '') -> ParameterSpec:
     """Return the parameter of a setting."""
     return ParameterSpec(
         prefix + setting.name,
