@@ -71,6 +71,15 @@ class RemoteParameters:
             self._not_before = 0.0
             self._tick()
 
+    def forget(self) -> None:
+        """Want nothing any more: another node looks after these parameters."""
+        self._wanted.clear()
+        self._confirmed.clear()
+        if self._call is not None:
+            client, future, _ = self._call
+            client.remove_pending_request(future)
+            self._call = None
+
     def _tick(self) -> None:
         now = time.monotonic()
         if self._call is not None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 import re
 
+from laimr_ros.cluster.kubernetes.selector import parse
+
 _NAME = r'[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?'
 # What can be scaled, by the word people write; its name in an API path.
 _KINDS = {'deployment': 'deployments', 'statefulset': 'statefulsets'}
@@ -89,6 +91,7 @@ class KubernetesPool:
     def __post_init__(self) -> None:
         """Check. :raises ValueError: naming the field, its value and the fix."""
         parse_workload(self.workload, self.namespace)
+        parse(self.selector)
         if not 0 <= self.min_replicas <= self.max_replicas:
             raise ValueError(
                 f'min_replicas {self.min_replicas}, max_replicas {self.max_replicas}: '

@@ -14,7 +14,7 @@ from laimr_ros.cluster.kubernetes.pods import PodLedger
 from laimr_ros.cluster.kubernetes.pool import Drive, KubernetesPool, parse_workload
 from laimr_ros.cluster.kubernetes.rivals import Rivals
 from laimr_ros.cluster.kubernetes.scale import ScaleDriver
-from laimr_ros.cluster.kubernetes.selector import contradicts, from_object
+from laimr_ros.cluster.kubernetes.selector import from_object, matches
 from laimr_ros.cluster.kubernetes.watch import ObjectWatch
 
 # How often to look whether something scales the workload, where that is not us.
@@ -108,7 +108,7 @@ class PoolWatch:
         if self._object is not None and self._config.selector:
             template = ((self._object.get('spec') or {}).get('template') or {})
             labels = (template.get('metadata') or {}).get('labels') or {}
-            if contradicts(self._config.selector, labels):
+            if not matches(self._config.selector, labels):
                 have = ','.join(f'{key}={value}' for key, value in sorted(labels.items()))
                 return (
                     f'selector {self._config.selector!r} does not select the pods of '

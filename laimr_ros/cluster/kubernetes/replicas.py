@@ -188,6 +188,15 @@ class KubernetesReplicas:
         """Return why it is not known who acts; empty if it is."""
         return '' if self._lease is None else self._lease.trouble
 
+    def workload(self, pool: str) -> str:
+        """Return what the replicas of a pool belong to."""
+        return str(self._watches[pool].workload)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return the ports of what is served: external metrics, then KEDA, if they are."""
+        return tuple(service.port for service in self._services)
+
     def writes(self, pool: str) -> int:
         """Return how often the number of a pool was written."""
         driver = self._watches[pool].driver
