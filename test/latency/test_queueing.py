@@ -81,10 +81,14 @@ def test_wait_quantile_inverts_the_tail_of_m_m_c(
         assert tail == pytest.approx(1.0 - p, rel=1e-6)
 
 
-def test_wait_quantile_scales_with_variability() -> None:
-    poisson = wait_quantile(0.99, 9.0, 0.2, 2)
-    assert wait_quantile(0.99, 9.0, 0.2, 2, ca2=1.0, cs2=0.0) == pytest.approx(0.5 * poisson)
-    assert wait_quantile(0.99, 9.0, 0.2, 2, ca2=3.0, cs2=1.0) == pytest.approx(2.0 * poisson)
+@pytest.mark.parametrize('servers', [1, 2, 16])
+def test_wait_quantile_scales_with_variability_in_heavy_traffic(servers: int) -> None:
+    # Kingman's limit: half of Ca2 + Cs2 times that of M/M/c.
+    rate = 0.9995 * servers
+    poisson = wait_quantile(0.99, rate, 1.0, servers)
+    for ca2, cs2, factor in ((1.0, 0.0, 0.5), (3.0, 1.0, 2.0), (0.1, 0.3, 0.2), (4.0, 4.0, 4.0)):
+        assert wait_quantile(0.99, rate, 1.0, servers, ca2=ca2, cs2=cs2) == pytest.approx(
+            factor * poisson, rel=0.01)
 
 
 def test_wait_quantile_at_its_ends() -> None:
