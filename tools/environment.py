@@ -97,11 +97,8 @@ class Environment:
         env.pop('PYTHONHOME', None)
         # Set by another environment's wheels, it would keep ours from finding their libraries.
         env.pop('_ROS_WHEELS_BOOTSTRAP_COMPLETE', None)
-        libraries = env.get('LD_LIBRARY_PATH', '').split(os.pathsep)
-        kept = [p for p in libraries if not Path(p).parent.joinpath('pyvenv.cfg').exists()]
-        env['LD_LIBRARY_PATH'] = os.pathsep.join(kept)
-        if not env['LD_LIBRARY_PATH']:
-            del env['LD_LIBRARY_PATH']
+        if not self.distro:
+            _drop_other_environments(env, 'LD_LIBRARY_PATH')
         if self.distro and (self.path / 'share' / 'vision_msgs').is_dir():
             _prepend(env, 'AMENT_PREFIX_PATH', self.path)
             _prepend(env, 'LD_LIBRARY_PATH', self.path / 'lib')
@@ -358,6 +355,13 @@ def _become(program: str, command: Sequence[str], env: dict[str, str]) -> NoRetu
 def _prepend(env: dict[str, str], name: str, path: Path) -> None:
     rest = env.get(name, '')
     env[name] = f'{path}{os.pathsep}{rest}' if rest else str(path)
+
+
+def _drop_other_environments(env: dict[str, str], name: str) -> None:
+    paths = env.pop(name, '').split(os.pathsep)
+    kept = [p for p in paths if p and not Path(p).parent.joinpath('pyvenv.cfg').exists()]
+    if kept:
+        env[name] = os.pathsep.join(kept)
 
 
 def _version() -> str:

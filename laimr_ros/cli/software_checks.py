@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import json
 import os
 from pathlib import Path
+import re
 import subprocess
 import sys
 
@@ -225,4 +226,6 @@ def _python(code: str, timeout_s: float = 60.0) -> tuple[int, str]:
 
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else 'no message'
+    # An exception's own line says more than what follows it.
+    errors = [line for line in lines if re.match(r'[\w.]+(Error|Exception): ', line)]
+    return (errors or lines or ['no message'])[-1].strip()
