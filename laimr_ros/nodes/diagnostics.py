@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import itertools
+import json
 from typing import Any
 
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 ENDINGS = ('answered', 'superseded', 'expired', 'rejected', 'failed')
 # A lane that answers fewer of its frames on time is worth a look; one with none, a warning.
 _ON_TIME = 0.95
+# Robots a message.
+_PORTION = 5
 
 
 def adds_up(counters: Mapping[str, int]) -> bool:
@@ -19,26 +23,29 @@ def adds_up(counters: Mapping[str, int]) -> bool:
     return counters['received'] == ended + counters['in_flight'] and counters['in_flight'] >= 0
 
 
-def diagnose(status: Mapping[str, Any], node: str) -> list[DiagnosticStatus]:
+def diagnose(status: Mapping[str, Any], node: str) -> Iterator[list[DiagnosticStatus]]:
     """
-    Return one diagnostic status for the whole, each lane, pool and robot.
+    Yield diagnostic statuses for the whole, the lanes and the pools; then for robots, a few each.
 
-    :param status: as :meth:`Dispatcher.status` returns it.
+    :param status: of the dispatcher, as on its topic ``~/status``.
     :param node: name of the node, which each name begins with.
     """
-    return [
+    yield [
         _overall(status, node),
         *(_lane(name, lane, node) for name, lane in status['lanes'].items()),
         *(_pool(name, pool, status, node) for name, pool in status['pools'].items()),
-        *(_robot(name, robot, node) for name, robot in status['robots'].items()),
     ]
+    robots = iter(status['robots'].items())
+    while portion := list(itertools.islice(robots, _PORTION)):
+        yield [_robot(name, robot, node) for name, robot in portion]
 
 
-def to_message(status: Mapping[str, Any], node: str, stamp: Any) -> DiagnosticArray:
-    """Return the message for ``/diagnostics``."""
-    message = DiagnosticArray(status=diagnose(status, node))
-    message.header.stamp = stamp
-    return message
+def to_json(status: Mapping[str, Any]) -> str:
+    """Return a status as JSON; robot by robot, so that others get their turn between them."""
+    robots = ', '.join([
+        f'{json.dumps(name)}: {json.dumps(robot)}' for name, robot in status['robots'].items()])
+    rest = json.dumps({key: value for key, value in status.items() if key != 'robots'})
+    return f'{rest[:-1]}, "robots": {{{robots}}}}}'
 
 
 def _overall(status: Mapping[str, Any], node: str) -> DiagnosticStatus:

@@ -39,7 +39,7 @@ def exposition(status: Mapping[str, Any]) -> str:
     """
     Return a status in Prometheus' text format.
 
-    :param status: as :meth:`Dispatcher.status` returns it.
+    :param status: as on the dispatcher's topic ``~/status``.
     """
     lines: list[str] = []
     lines += _head('laimr_frames_in_flight', 'gauge', 'frames that have not ended')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip('diagnostic_msgs', reason='no ROS here: run `make setup`')
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from laimr_ros.nodes.diagnostics import adds_up, diagnose, RecentShares
+from laimr_ros.nodes.diagnostics import adds_up, diagnose, RecentShares, to_json
 from laimr_ros.nodes.metrics import exposition, MetricsServer
 
 COUNTERS = {'received': 10, 'answered': 5, 'superseded': 1, 'expired': 1, 'rejected': 1,
@@ -43,7 +44,7 @@ def status():
 
 
 def levels(status):
-    return {s.name: (s.level, s.message) for s in diagnose(status, 'd')}
+    return {s.name: (s.level, s.message) for part in diagnose(status, 'd') for s in part}
 
 
 def test_every_line_is_prometheus(status):
@@ -102,6 +103,15 @@ def test_levels(status):
     status['links'].clear()
     found = levels(status)
     assert 'pools.edge.endpoints' in found['d: pool edge'][1]
+
+
+def test_portions_and_json_hold_everything(status):
+    status['robots'] = {f'r"{i}': status['robots']['r/1'] for i in range(23)}
+    parts = list(diagnose(status, 'd'))
+    assert [len(part) for part in parts] == [3, 5, 5, 5, 5, 3]
+    assert json.loads(to_json(status)) == status
+    status['robots'] = {}
+    assert json.loads(to_json(status)) == status
 
 
 def test_adding_up():
