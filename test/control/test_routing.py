@@ -1,0 +1,203 @@
+"""Test where a frame goes, in cases worked out by hand."""
+
+from __future__ import annotations
+
+from controller_harness import configure, make_lane, make_pool
+from laimr_ros.control.jobs import Job
+from laimr_ros.control.lanes import LaneQueue
+from laimr_ros.control.nouns import Frame, Lane, Limits, Pool
+from laimr_ros.control.pools import PoolState
+from laimr_ros.control.routing import Router, Verdict
+import pytest
+
+# The least network time that is believed, 0.1 ms, is within this.
+NEAR = 5e-4
+
+
+class Place:
+    """Pools, lane queues and their router, without the controller."""
+
+    def __init__(self, lanes: list[Lane], pools: list[Pool], **replicas: int) -> None:
+        configuration = configure(lanes, pools)
+        self.pools = {p.name: PoolState(p, Limits()) for p in configuration.pools.values()}
+        self.queues = {lane.name: LaneQueue(lane) for lane in configuration.lanes.values()}
+        self.router = Router(self.pools, self.queues, probe_interval=5.0)
+        for name, count in replicas.items():
+            for k in range(count):
+                self.pools[name].add(f'{name}{k}')
+        self.number = 0
+
+    def job(self, captured: float = 0.0, lane: str = 'lane', camera: str = 'cam') -> Job:
+        """Return a new frame."""
+        self.number += 1
+        return Job(Frame(self.number, camera, lane, captured, captured), self.queues[lane].lane)
+
+    def occupy(self, pool: str, *starts: float) -> None:
+        """Send a frame to the best replica of a pool at each of the times."""
+        for start in starts:
+            state = self.pools[pool]
+            replica = state.best()
+            assert replica is not None
+            state.send(replica, self.job(start), start, state.costs['m'])
+
+
+def edge_and_cloud(
+    slo: float, edge: float = 0.1, cloud: float = 0.05, *, network: float = 0.06,
+    edges: int = 1, clouds: int = 1, late_answers: bool = False, **fields: int
+) -> Place:
+    """Return an edge pool that is preferred and a quicker cloud further away."""
+    return Place(
+        [make_lane('lane', slo, 'edge', 'cloud', late_answers=late_answers)],
+        [make_pool('edge', edge, **fields), make_pool('cloud', cloud, network=network)],
+        edge=edges, cloud=clouds)
+
+
+def test_an_idle_edge_is_preferred_though_the_cloud_were_quicker() -> None:
+    place = edge_and_cloud(0.5, edge=0.3, cloud=0.05)
+    decision = place.router.decide(place.job(), 0.0)
+    assert decision.verdict is Verdict.SEND
+    assert decision.pool is place.pools['edge']
+    prediction = decision.prediction()
+    assert prediction.wait == 0.0
+    assert prediction.service == pytest.approx(0.3)
+    assert prediction.completion == pytest.approx(0.3, abs=NEAR)
+
+
+def test_an_edge_predicted_late_gives_way_to_a_cloud_on_time() -> None:
+    place = edge_and_cloud(0.2, edge=0.25, cloud=0.05)
+    decision = place.router.decide(place.job(), 0.0)
+    assert decision.verdict is Verdict.SEND
+    assert decision.pool is place.pools['cloud']
+    assert decision.prediction().completion == pytest.approx(0.11)
+
+
+def test_age_on_arrival_counts() -> None:
+    place = edge_and_cloud(0.5, edge=0.3, cloud=0.05)
+    # 0.25 s are left: too few for the edge.
+    decision = place.router.decide(place.job(captured=0.0), 0.25)
+    assert decision.pool is place.pools['cloud']
+
+
+def test_of_two_that_are_late_the_less_late_is_taken() -> None:
+    # Both later than 0.2 s; late answers are wanted.
+    place = edge_and_cloud(0.2, edge=0.3, cloud=0.25, network=0.02, late_answers=True)
+    decision = place.router.decide(place.job(), 0.0)
+    assert decision.verdict is Verdict.SEND
+    assert decision.pool is place.pools['cloud']
+    place = edge_and_cloud(0.2, edge=0.25, cloud=0.3, network=0.02, late_answers=True)
+    assert place.router.decide(place.job(), 0.0).pool is place.pools['edge']
+
+
+def test_a_busy_edge_that_is_back_in_time_is_waited_for() -> None:
+    place = edge_and_cloud(0.5)
+    place.occupy('edge', 0.0)
+    decision = place.router.decide(place.job(0.02), 0.02)
+    assert decision.verdict is Verdict.HOLD
+    # The last moment at which the cloud still helps: 0.52 - 0.11.
+    assert decision.review_at == pytest.approx(0.41, abs=NEAR)
+
+
+def test_at_the_last_chance_the_cloud_is_taken() -> None:
+    place = edge_and_cloud(0.5)
+    place.occupy('edge', 0.0)
+    job = place.job(0.02)
+    review_at = place.router.decide(job, 0.02).review_at
+    decision = place.router.decide(job, review_at, last_chance=True)
+    assert decision.verdict is Verdict.SEND
+    assert decision.pool is place.pools['cloud']
+
+
+def test_a_busy_edge_that_is_back_too_late_is_not_waited_for() -> None:
+    place = edge_and_cloud(0.25, edge=0.15)
+    place.occupy('edge', 0.0)
+    # Back at 0.15, then 0.15 more: 0.3 > 0.25. By the cloud: 0.11.
+    decision = place.router.decide(place.job(), 0.0)
+    assert decision.pool is place.pools['cloud']
+
+
+def test_frames_that_wait_before_it_lengthen_the_wait() -> None:
+    place = edge_and_cloud(0.5)
+    place.occupy('edge', 0.0)
+    for k in range(4):
+        place.queues['lane'].push(place.job(0.0, camera=f'c{k}'))
+    job = place.job()
+    # 0.1 until the edge is back, four frames before it, its own service: 0.6 > 0.5.
+    assert place.router.decide(job, 0.0).pool is place.pools['cloud']
+    assert place.router.decide(job, 0.0, at_head=True).verdict is Verdict.HOLD
+
+
+def test_frames_of_a_lane_with_more_time_do_not_stand_before_it() -> None:
+    lanes = [make_lane('lane', 0.5, 'edge', 'cloud'), make_lane('slow', 5.0, 'edge')]
+    pools = [make_pool('edge', 0.1), make_pool('cloud', 0.05, network=0.06)]
+    place = Place(lanes, pools, edge=1, cloud=1)
+    place.occupy('edge', 0.0)
+    for k in range(4):
+        place.queues['slow'].push(place.job(0.0, 'slow', f'c{k}'))
+    assert place.router.decide(place.job(), 0.0).verdict is Verdict.HOLD
+    # But those of the quick lane stand before a slow one's.
+    for k in range(60):
+        place.queues['lane'].push(place.job(0.0, 'lane', f'q{k}'))
+    late = place.router.decide(place.job(0.0, 'slow'), 0.0)
+    assert late.review_at > 4.0
+
+
+def test_a_pool_that_takes_two_at_a_time_is_chosen_with_the_wait_it_has() -> None:
+    place = edge_and_cloud(0.5, max_in_flight=2)
+    place.occupy('edge', 0.0)
+    decision = place.router.decide(place.job(0.02), 0.02)
+    assert decision.pool is place.pools['edge']
+    assert decision.wait == pytest.approx(0.08, abs=NEAR)
+    assert decision.prediction().completion == pytest.approx(0.18, abs=2 * NEAR)
+
+
+def test_without_any_replica_it_is_held_to_its_limit() -> None:
+    place = edge_and_cloud(0.5, edges=0, clouds=0)
+    job = place.job()
+    decision = place.router.decide(job, 0.0)
+    assert (decision.verdict, decision.review_at) == (Verdict.HOLD, 0.5)
+    assert place.router.decide(job, 0.5, last_chance=True).verdict is Verdict.HOPELESS
+    assert place.router.probe(job, 0.5) is None
+
+
+def test_a_pool_without_replicas_is_passed_over() -> None:
+    place = edge_and_cloud(0.5, edges=0)
+    assert place.router.decide(place.job(), 0.0).pool is place.pools['cloud']
+
+
+def test_when_all_are_busy_it_is_held_until_nothing_could_help() -> None:
+    place = edge_and_cloud(0.15)
+    place.occupy('edge', 0.0)
+    place.occupy('cloud', 0.0)
+    job = place.job(0.05)
+    decision = place.router.decide(job, 0.05)
+    assert decision.verdict is Verdict.HOLD
+    # 0.2 is its limit; a lucky frame needs 0.08 in the cloud.
+    assert decision.review_at == pytest.approx(0.12, abs=NEAR)
+    assert place.router.decide(job, 0.121, last_chance=True).verdict is Verdict.HOPELESS
+
+
+def test_a_frame_that_no_pool_can_make_is_hopeless_but_probes() -> None:
+    place = edge_and_cloud(0.05)
+    job = place.job()
+    assert place.router.decide(job, 0.0).verdict is Verdict.HOPELESS
+    probe = place.router.probe(job, 0.0)
+    assert probe is not None and probe.pool is place.pools['edge']
+    # Once tried, not again for the interval; the next pool is tried meanwhile.
+    place.occupy('edge', 0.0)
+    later = place.job(1.0)
+    probe = place.router.probe(later, 1.0)
+    assert probe is not None and probe.pool is place.pools['cloud']
+    place.occupy('cloud', 1.0)
+    assert place.router.probe(place.job(2.0), 2.0) is None
+    place.pools['edge'].take_back(
+        *((r, j) for r in place.pools['edge'].replicas.values()
+          for j in r.in_flight.values()).__next__(), 2.5, still_busy=False)
+    assert place.router.probe(place.job(4.9), 4.9) is None
+    assert place.router.probe(place.job(5.0), 5.0) is not None
+
+
+def test_a_lane_without_its_edge_uses_the_order_it_has() -> None:
+    place = Place(
+        [make_lane('lane', 1.0, 'cloud', 'edge')], [make_pool('edge'), make_pool('cloud')],
+        edge=1, cloud=1)
+    assert place.router.decide(place.job(), 0.0).pool is place.pools['cloud']
