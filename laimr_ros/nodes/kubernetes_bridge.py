@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 import sys
+import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -12,9 +13,20 @@ from laimr_ros.cluster.kubernetes.credentials import Source
 from laimr_ros.cluster.kubernetes.errors import CredentialsError
 from laimr_ros.cluster.kubernetes.pool import Drive, KubernetesPool
 from laimr_ros.cluster.kubernetes.replicas import ClusterConfig, KubernetesReplicas
-from laimr_ros.nodes.bridge import Bridge, DISPATCHER, LATCHED, limit_parameters, run_bridge
+from laimr_ros.nodes.bridge import (
+    Bridge,
+    DISPATCHER,
+    LATCHED,
+    limit_parameters,
+    quantile,
+    run_bridge,
+)
+from laimr_ros.nodes.kubernetes_metrics import BridgePages
 from laimr_ros.nodes.parameters import ParameterError, ParameterSpec, Values
 from std_msgs.msg import String
+
+# An executor that has not run a timer of one second for so long hangs.
+_HANGS_S = 15.0
 
 PARAMETERS = (
     DISPATCHER,
@@ -47,6 +59,9 @@ PARAMETERS = (
         'certificate of what is served, PEM, read again when it changes; empty for one made at '
         'the start (KEDA: for no TLS)'),
     ParameterSpec('tls_key_file', '', 'key of that certificate, PEM'),
+    ParameterSpec(
+        'prometheus_port', 0, 'TCP port for Prometheus metrics and /healthz; 0 for none',
+        minimum=0, maximum=65535),
 )
 
 
@@ -90,6 +105,8 @@ class KubernetesBridge(Bridge):
 
     def __init__(self, **node_options: Any) -> None:
         self._acting = ''
+        self._pages: BridgePages | None = None
+        self._lived_at = time.monotonic()
         super().__init__('kubernetes_bridge', **node_options)
 
     def parameters_of_pool(self, pool: str) -> Sequence[ParameterSpec]:
@@ -131,6 +148,16 @@ class KubernetesBridge(Bridge):
             )
         except CredentialsError as error:
             raise ParameterError(f'parameter kubeconfig: {error}') from None
+        if values['prometheus_port']:
+            try:
+                self._pages = BridgePages(
+                    values['prometheus_port'], self.numbers,
+                    lambda: time.monotonic() - self._lived_at < _HANGS_S)
+            except OSError as error:
+                holder.close()
+                raise ParameterError(
+                    f'parameter prometheus_port: {values["prometheus_port"]} cannot be used: '
+                    f'{error.strerror}; choose another port, or 0 for none') from None
         # Bridges hear of each other without the API server, too: one that has lost it must not go
         # on setting endpoints that another sets.
         self._announce = self.create_publisher(String, '~/acting', LATCHED)
@@ -154,6 +181,7 @@ class KubernetesBridge(Bridge):
 
     def each_second(self) -> None:
         """Stand by the dispatcher's numbers while it is there."""
+        self._lived_at = time.monotonic()
         if self.remote.present:
             for pool in self.heard:
                 self.ask_again(pool)
@@ -213,6 +241,26 @@ class KubernetesBridge(Bridge):
             'leader': holder.leader,
             'away_s': f'{away[0]:.1f}' if away is not None else '0.0',
         })]
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what Prometheus is told; from any thread."""
+        holder = self.holder
+        pools = {}
+        for pool in self.pools:
+            status = holder.observe(pool)
+            pools[pool] = {
+                **{state.value: status.count(state) for state in ReplicaState},
+                'desired': holder.desired(pool), 'start_up_s': quantile(status, 0.9)}
+        away = holder.away()
+        return {
+            'acting': holder.acting, 'away_s': 0.0 if away is None else away[0], 'pools': pools}
+
+    def close(self, timeout_s: float = 3.0) -> None:
+        """Let go of the Lease and stop; the pods stay. Safe to call twice."""
+        pages, self._pages = self._pages, None
+        if pages is not None:
+            pages.close()
+        super().close(timeout_s)
 
     def _on_announced(self, message: String) -> None:
         if message.data != self.holder.identity and not self.holder.acting:
