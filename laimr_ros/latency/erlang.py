@@ -68,6 +68,24 @@ def erlang_c(servers: Any, offered: Any) -> Any:
     return np.where(a <= 0.0, 0.0, np.where(a < c, waits, 1.0))
 
 
+def halfin_whitt(beta: float) -> float:
+    """
+    Return the probability of waiting with ``a + beta sqrt(a)`` servers, as ``a`` grows.
+
+    ``1 / (1 + beta Phi(beta) / phi(beta))`` (Halfin and Whitt 1981).
+
+    :param beta: spare servers in square roots of the load; 1 where it is not above 0.
+    """
+    if not beta > 0.0:
+        return 1.0
+    half = 0.5 * beta * beta
+    if half > 700.0:
+        return 0.0
+    # The normal distribution over its density, by the complementary error function.
+    ratio = 0.5 * math.erfc(-beta / math.sqrt(2.0)) * math.sqrt(2.0 * math.pi) * math.exp(half)
+    return 1.0 / (1.0 + beta * ratio)
+
+
 def _blocking(servers: int, offered: float) -> float:
     if not offered > 0.0:
         return 1.0 if servers <= 0 or offered != offered else 0.0

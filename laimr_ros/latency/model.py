@@ -3,7 +3,9 @@ Service time and network time of one frame.
 
 Two views of the service time are kept apart, because for ``gamma != 1`` neither follows from the
 other: :class:`PowerLaw` is an *empirical fit* in the arrival rate each replica sees (the form used
-for control, arXiv 2505.07417 section III); the exact utilisation form belongs beside it.
+for control, arXiv 2505.07417 section III); the exact form, in the utilisation of an instance that
+several models may share, is :class:`~laimr_ros.latency.utilisation.UtilisationLaw`. Both are a
+:class:`ServiceModel`.
 """
 
 from __future__ import annotations
@@ -80,12 +82,15 @@ class PowerLaw:
                 raise ValueError(f'{name} is {value}: give a number >= 0')
 
     def mean(self, rate: float, replicas: int) -> float:
-        """Return the mean service time in seconds; infinite without replicas."""
-        if replicas <= 0:
+        """Return the mean service time in seconds; infinite without replicas or for no rate."""
+        if replicas <= 0 or not rate < math.inf:
             return math.inf
         if rate <= 0.0 or self.beta == 0.0:
             return self.alpha
-        return self.alpha + self.beta * math.pow(rate / replicas, self.gamma)
+        try:
+            return self.alpha + self.beta * math.pow(rate / replicas, self.gamma)
+        except OverflowError:
+            return math.inf
 
     def quantile(self, p: float, rate: float, replicas: int) -> float:
         """Return the ``p`` quantile of the service time in seconds."""

@@ -21,7 +21,7 @@ import math
 from typing import Any
 
 from laimr_ros.latency.decay import decay_rate, Discipline
-from laimr_ros.latency.erlang import erlang_b, erlang_c
+from laimr_ros.latency.erlang import erlang_b, erlang_c, halfin_whitt
 import numpy as np
 
 __all__ = ['Discipline', 'erlang_b', 'erlang_c', 'mean_wait', 'wait_quantile', 'wait_tail']
@@ -147,14 +147,4 @@ def _smoother(servers: int, rho: float, ca2: float, cs2: float) -> float:
 def _burstier(servers: int, rho: float, ca2: float) -> float:
     """Return what arrivals burstier than Poisson's do to ``alpha``, at least 1."""
     spare = (1.0 - rho) * math.sqrt(servers)
-    return _halfin_whitt(spare / math.sqrt(1.0 + 0.9 * (ca2 - 1.0))) / _halfin_whitt(spare)
-
-
-def _halfin_whitt(beta: float) -> float:
-    """Return the probability of waiting with ``beta * sqrt(a)`` servers beyond the load."""
-    # Phi / phi by the complementary error function: no overflow up to beta = 38.
-    half = 0.5 * beta * beta
-    if half > 700.0:
-        return 0.0
-    mills = 0.5 * math.erfc(-beta / math.sqrt(2.0)) * math.sqrt(2.0 * math.pi) * math.exp(half)
-    return 1.0 / (1.0 + beta * mills)
+    return halfin_whitt(spare / math.sqrt(1.0 + 0.9 * (ca2 - 1.0))) / halfin_whitt(spare)
