@@ -215,11 +215,15 @@ def measure(robots: int, directory: Path, quick: bool) -> dict[str, float]:
         best: dict[str, Any] = {'answered_per_s': 0.0, 'load_busy': 0.0, 'dispatcher_busy': 0.0}
         for share in STEPS:
             rate = share * GOAL_PER_S
-            step = stage.offer(rate, int(rate * seconds))
-            print(f'  {robots} robots: offered {step["offered_per_s"]:.0f}/s, answered '
-                  f'{step["answered_share"]:.1%}, {step["cpu_ms"]:.3f} ms of CPU a frame, cores '
-                  f'busy {step["dispatcher_busy"]:.0%} (dispatcher) {step["load_busy"]:.0%} '
-                  '(load)', flush=True)
+            # Twice, for one hiccup of the machine is not the end of what can be sustained.
+            for _ in range(2):
+                step = stage.offer(rate, int(rate * seconds))
+                print(f'  {robots} robots: offered {step["offered_per_s"]:.0f}/s, answered '
+                      f'{step["answered_share"]:.1%}, {step["cpu_ms"]:.3f} ms of CPU a frame, '
+                      f'cores busy {step["dispatcher_busy"]:.0%} (dispatcher) '
+                      f'{step["load_busy"]:.0%} (load)', flush=True)
+                if step['answered_share'] >= 0.98:
+                    break
             if step['answered_share'] < 0.98:
                 break
             if step['answered_per_s'] > best['answered_per_s']:
@@ -262,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
-    parser.add_argument('--quick', action='store_true', help='a minute instead of ten')
+    parser.add_argument('--quick', action='store_true', help='two minutes instead of ten')
     parser.add_argument('--robots', type=int, nargs='+', default=[1, 100])
     args = parser.parse_args()
     figures: dict[str, float] = {}

@@ -25,6 +25,7 @@ import pytest
 
 pytest.importorskip('vision_msgs', reason='no ROS or vision_msgs here: run `make setup`')
 
+from builtin_interfaces.msg import Time
 import cv2
 from diagnostic_msgs.msg import DiagnosticArray
 from laimr_ros import lifeline
@@ -36,6 +37,7 @@ from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Float64, String, UInt32
 from vision_msgs.msg import Detection2DArray, LabelInfo
@@ -519,6 +521,27 @@ def test_wrong_clocks_are_found_and_frames_live_on(world: World) -> None:
     assert world.idle()['expired'] == 0
 
 
+def test_simulated_time_is_the_time_of_stamps(world: World) -> None:
+    world.start_worker('a')
+    world.start_dispatcher(['a'], 'use_sim_time: true')
+    clock = world.node.create_publisher(Clock, '/clock', 10)
+    robot = world.robot('r')
+    robot.wait_heard()
+
+    def tick() -> bool:
+        # Clocks of simulations begin near zero; a stamp of the system's time would be far ahead.
+        clock.publish(Clock(clock=Time(sec=1000)))
+        message = CompressedImage(format='jpeg', data=jpeg())
+        message.header.stamp.sec, message.header.stamp.nanosec = 999, 750_000_000
+        robot.publisher.publish(message)
+        time.sleep(0.05)
+        state = world.statuses[-1]['robots'].get('r', {})
+        return bool(state) and abs(state['clock_offset_s'] - 0.25) < 1e-6 and not state['clock']
+
+    eventually(tick, 'the age is that of simulated time')
+    eventually(lambda: robot.answer((999, 750_000_000)), 'an answer')
+
+
 def test_replicas_are_asked_for_once_the_bridge_tells_what_there_is(world: World) -> None:
     world.start_worker('a', mean_s=0.05)
     world.start_dispatcher(['a'], """\
@@ -554,6 +577,57 @@ def test_replicas_are_asked_for_once_the_bridge_tells_what_there_is(world: World
 
     eventually(load, 'more are asked for')
     assert max(desired) <= 4 and all(a != b for a, b in itertools.pairwise(desired))
+
+
+def test_with_the_local_bridge(world: World) -> None:
+    file = world.base / 'bridge.yaml'
+    file.write_text(textwrap.dedent(f"""\
+        /**/local_bridge:
+          ros__parameters:
+            pool_names: [edge]
+            socket_directory: {world.base}
+            log_directory: {world.base}
+            pools.edge.worker_params_file: {file}
+            pools.edge.max_replicas: 3
+        /**/worker:
+          ros__parameters:
+            model_names: [fake]
+            models.fake.kind: emulated
+            models.fake.options.mean_s: 0.05
+        """))
+    world.start_dispatcher([], """\
+        lanes.lane.slo: 0.4
+        stabilisation: 1.0
+        slow_window: 4.0
+        """, max_replicas=3)
+    bridge = lifeline.spawn(
+        [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args', '--params-file',
+         str(file)], env={**os.environ, 'ROS_DOMAIN_ID': str(world.domain)})
+    world.workers['bridge'] = bridge
+    robots = [world.robot(f'r{i}') for i in range(5)]
+    for robot in robots:
+        robot.wait_heard()
+    assert robots[0].ask().detections
+    status = world.status(lambda s: s['pools']['edge']['desired'] is not None, 'a wish')
+    assert status['pools']['edge']['desired'] >= 1
+    world.status(lambda s: s['pools']['edge']['start_up_s'] != 5.0, 'start-up is measured')
+
+    def load() -> bool:
+        for robot in robots:
+            robot.send()
+        time.sleep(0.06)
+        return bool(world.statuses[-1]['pools']['edge']['ready'] > 1)
+
+    eventually(load, 'more replicas serve under load')
+    # The bridge goes, and takes its workers along: frames wait for others, nothing breaks.
+    bridge.send_signal(signal.SIGINT)
+    assert bridge.wait(10.0) == 0
+    world.status(lambda s: s['pools']['edge']['ready'] == 0, 'no replica')
+    robots[0].send()
+    counters = world.idle()
+    assert adds_up(counters)
+    assert world.stop_dispatcher() < 3.0
+    assert len(world.records()) == world.statuses[-1]['counters']['received']
 
 
 def test_a_stop_ends_every_frame(world: World) -> None:
