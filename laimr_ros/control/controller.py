@@ -14,8 +14,19 @@ from typing import Any
 from laimr_ros.control.actions import Action, Cancel, Ended, Scale, Send, Wake
 from laimr_ros.control.counters import Counters, ReasonedCounters
 from laimr_ros.control.events import (
-    CameraLeft, Cause, ConfigurationChanged, Event, FrameArrived, FrameDone, FrameFailed,
-    PoolObserved, ReplicaDraining, ReplicaLost, ReplicaReady, Tick)
+    CameraLeft,
+    Cause,
+    ConfigurationChanged,
+    Event,
+    FrameArrived,
+    FrameDone,
+    FrameFailed,
+    PoolObserved,
+    ReplicaDraining,
+    ReplicaLost,
+    ReplicaReady,
+    Tick,
+)
 from laimr_ros.control.jobs import Job, Stage
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration, Outcome

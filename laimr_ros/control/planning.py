@@ -9,7 +9,14 @@ from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration, Network
 from laimr_ros.control.pools import PoolState
 from laimr_ros.control.scaling import (
-    PoolScaler, predicted_quantile, replicas_needed, share_served, Stream, utilisation)
+    attainable,
+    PoolScaler,
+    predicted_quantile,
+    replicas_needed,
+    share_served,
+    Stream,
+    utilisation,
+)
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
 
 
@@ -28,7 +35,8 @@ class Planner:
     Turns arrival rates into desired replicas, pool by pool in the lanes' order of preference.
 
     What a pool cannot serve in time even at its maximum is taken to overflow to the lane's
-    next pool; a later pool is also ready for what is being offloaded to it now.
+    next pool; a lane too slow for a pool altogether moves on whole to the first that it is quick
+    enough on. A later pool is also ready for what is being offloaded to it now.
     """
 
     def __init__(
@@ -83,11 +91,11 @@ class Planner:
               for name, lane in self._lanes.items()}
         down = {(name, lane.queue.lane.pools[0]): lane.arrivals.slow(now)
                 for name, lane in self._lanes.items()}
+        reach = self._reach()
         for name in self._order:
             pool = self._pools[name]
             config = pool.config
-            learned = next(iter(pool.costs.values()))
-            network = Network(learned.network, config.network.cv)
+            network = self._network(pool)
             ups: list[Stream] = []
             downs: list[Stream] = []
             nows: list[Stream] = []
@@ -105,11 +113,18 @@ class Planner:
                 rate_down = down.get(key, 0.0)
                 if not first:
                     rate_up, rate_down = max(rate_up, flowing), max(rate_down, flowing)
+                target = next((p for p in lane.pools[lane.pools.index(name) + 1:]
+                               if reach[lane_name, p]), None)
+                moves_on = target is not None and not reach[key]
+                if moves_on and target is not None:
+                    self._pass_on(up, lane_name, target, rate_up)
+                    self._pass_on(down, lane_name, target, rate_down)
+                    rate_up = rate_down = flowing
                 backlog = len(state.queue) if first else 0
                 ups.append(Stream(rate_up, costs.model, ratio, lane.slo, backlog))
                 downs.append(Stream(rate_down, costs.model, ratio, lane.slo))
                 nows.append(Stream(flowing, costs.model, ratio, lane.slo))
-                names.append(lane_name)
+                names.append('' if moves_on else lane_name)
             self.rates[name] = sum(s.rate for s in nows)
             self.rho[name] = utilisation(nows, max(1, pool.ready)) if pool.ready else 0.0
             quantiles = [
@@ -137,8 +152,34 @@ class Planner:
     ) -> None:
         """Pass a share of each lane's rate on to the lane's next pool."""
         for stream, lane_name in zip(streams, names):
+            if not lane_name:
+                continue
             lane = self._lanes[lane_name].queue.lane
             after = lane.pools.index(pool) + 1
             if after < len(lane.pools):
-                key = (lane_name, lane.pools[after])
-                demand[key] = demand.get(key, 0.0) + share * stream.rate
+                self._pass_on(demand, lane_name, lane.pools[after], share * stream.rate)
+
+    @staticmethod
+    def _pass_on(
+        demand: dict[tuple[str, str], float], lane: str, pool: str, rate: float
+    ) -> None:
+        demand[lane, pool] = demand.get((lane, pool), 0.0) + rate
+
+    @staticmethod
+    def _network(pool: PoolState) -> Network:
+        """Return a pool's round trip as it is now."""
+        return Network(next(iter(pool.costs.values())).network, pool.config.network.cv)
+
+    def _reach(self) -> dict[tuple[str, str], bool]:
+        """Return of each lane and pool whether its frames can be on time there at all."""
+        reach = {}
+        for lane_name, state in self._lanes.items():
+            lane = state.queue.lane
+            for name in lane.pools:
+                pool = self._pools[name]
+                costs = pool.costs[lane.model]
+                stream = Stream(0.0, costs.model, costs.service_correction.mean_ratio, lane.slo)
+                reach[lane_name, name], = attainable(
+                    self._limits.quantile, [stream], pool.config, self._network(pool),
+                    self._limits.slo_margin)
+        return reach

@@ -77,12 +77,14 @@ def utilisation(streams: Sequence[Stream], replicas: int) -> float:
     return sum(s.rate * s.model.mean(rate, replicas) * s.ratio for s in streams) / replicas
 
 
-def meets(
-    p: float, streams: Sequence[Stream], replicas: int, pool: Pool, network: Network, margin: float
-) -> bool:
-    """Return whether every stream's predicted quantile stays under ``margin * slo``."""
-    quantiles = predicted_quantile(p, streams, replicas, network, pool.max_in_flight)
-    return all(q <= margin * s.slo for q, s in zip(quantiles, streams) if s.rate > 0.0)
+def attainable(
+    p: float, streams: Sequence[Stream], pool: Pool, network: Network, margin: float
+) -> list[bool]:
+    """Return of each stream whether its frames can be on time in a pool without any queue."""
+    alone = predicted_quantile(
+        p, [Stream(0.0, s.model, s.ratio, s.slo) for s in streams], max(1, pool.max_replicas),
+        network, pool.max_in_flight)
+    return [q <= margin * s.slo for s, q in zip(streams, alone)]
 
 
 def replicas_needed(
@@ -99,21 +101,16 @@ def replicas_needed(
     if not any(s.rate > 0.0 or s.backlog for s in streams):
         return low
     p = limits.quantile
-    alone = predicted_quantile(
-        p, [Stream(0.0, s.model, s.ratio, s.slo) for s in streams], max(1, high), network,
-        pool.max_in_flight)
-    attainable = [s for s, q in zip(streams, alone) if q <= margin * s.slo]
+    can = attainable(p, streams, pool, network, margin)
     load = sum((s.rate + s.backlog / limits.drain_time) * s.model.mean(0.0, 1) * s.ratio
                for s in streams)
     floor = min(high, max(low, math.ceil(load - 1e-9)))
-    if not attainable:
+    if not any(can):
         return floor
-    hopeless = [s for s in streams if s not in attainable]
 
     def enough(replicas: int) -> bool:
-        quantiles = predicted_quantile(
-            p, attainable + hopeless, replicas, network, pool.max_in_flight)
-        return all(q <= margin * s.slo for q, s in zip(quantiles, attainable))
+        quantiles = predicted_quantile(p, streams, replicas, network, pool.max_in_flight)
+        return all(q <= margin * s.slo for q, s, c in zip(quantiles, streams, can) if c)
 
     below, above = floor, high
     while below < above:
@@ -129,10 +126,20 @@ def share_served(
     streams: Sequence[Stream], pool: Pool, network: Network, margin: float, limits: Limits,
     replicas: int
 ) -> float:
-    """Return the largest share (0 to 1) of the streams that so many replicas serve in time."""
+    """
+    Return the largest share (0 to 1) of the streams that so many replicas serve in time.
+
+    Streams that cannot be on time there at all are load, but nothing is asked for them.
+    """
+    can = attainable(limits.quantile, streams, pool, network, margin)
+
     def fits(share: float) -> bool:
-        part = [Stream(share * s.rate, s.model, s.ratio, s.slo) for s in streams]
-        return meets(limits.quantile, part, replicas, pool, network, margin)
+        part = [Stream(share * s.rate if c else s.rate, s.model, s.ratio, s.slo)
+                for s, c in zip(streams, can)]
+        quantiles = predicted_quantile(
+            limits.quantile, part, replicas, network, pool.max_in_flight)
+        return all(q <= margin * s.slo for q, s, c in zip(quantiles, part, can)
+                   if c and s.rate > 0.0)
 
     if fits(1.0):
         return 1.0
