@@ -18,9 +18,10 @@ PATH = Path(__file__).resolve().parents[1] / 'docs' / 'parameters.md'
 HEAD = """# Parameters of all nodes
 
 Made by `python tools/parameters.py` from the tables in the code; do not edit.
-`<lane>`, `<pool>`, `<model>` and `<instance>` stand for the names given in `lane_names`, `pool_names`,
-`pools.<pool>.models` and `instance_names`. *live*: may change while the node runs. The `worker` takes
-changes while it is not configured; `laimr worker` takes the same names in its `--params-file`.
+`<lane>`, `<pool>`, `<model>` and `<instance>` stand for the names given in `lane_names`,
+`pool_names`, `pools.<pool>.models` and `instance_names`. *live*: may change while the node runs.
+The `worker` takes changes while it is not configured; `laimr worker` takes the same names in its
+`--params-file`.
 """
 
 
