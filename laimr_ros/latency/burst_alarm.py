@@ -94,7 +94,8 @@ class BurstAlarm:
     # Below this rate nothing is a burst that scaling has to hear of, in frames a second.
     _LEAST_RATE = 0.1
 
-    __slots__ = ('_false_alarm_interval', '_ratio', '_slope', '_sum', '_threshold', 'up')
+    __slots__ = ('_false_alarm_interval', '_ratio', '_slope', '_sum', '_threshold', '_traffic',
+                 'up')
 
     def __init__(self, ratio: float = 2.0, false_alarm_interval: float = 3600.0) -> None:
         """Start quiet."""
@@ -108,6 +109,7 @@ class BurstAlarm:
         self._slope = (ratio - 1.0) / math.log(ratio)
         self._sum = 0.0
         self._threshold = math.inf
+        self._traffic = (-1.0, 0.0)
         self.up = False
 
     def update(
@@ -121,10 +123,14 @@ class BurstAlarm:
         :param baseline: rate before the burst, in arrivals per second.
         :param dispersion: index of dispersion of the traffic; taken as 1 if less.
         """
+        if (baseline, dispersion) != self._traffic:
+            self._traffic = baseline, dispersion
+            spread = max(1.0, dispersion)
+            self._threshold = spread * threshold_for(
+                max(baseline, self._LEAST_RATE) * self._false_alarm_interval / spread,
+                self._ratio)
         baseline = max(baseline, self._LEAST_RATE)
-        spread = max(1.0, dispersion)
-        self._threshold = threshold = spread * threshold_for(
-            baseline * self._false_alarm_interval / spread, self._ratio)
+        threshold = self._threshold
         value = self._sum + count - self._slope * baseline * seconds
         if value >= threshold:
             value = threshold

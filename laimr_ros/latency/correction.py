@@ -15,6 +15,7 @@ from laimr_ros.latency.tail import LOG_LIMIT, TailTracker
 _MAX_STEP_RATIO = 8.0
 # Beyond this no correction is believed: it is a broken clock, not a slow worker.
 _LONGEST_RATIO = 1e6
+_SHORTEST_SEEN, _LONGEST_SEEN = 1e-9, 1e9
 # So many of the newest frames can be judged anew when the level is found to have moved.
 _REVISED_FRAMES = 64
 _STATE_VERSION = 1
@@ -124,7 +125,8 @@ class Correction:
 
     def _learn(self, ratio: float, censored: bool) -> None:
         mean = self._mean
-        ratio = min(_LONGEST_RATIO * _MAX_STEP_RATIO, max(1e-9, ratio))
+        if not _SHORTEST_SEEN < ratio < _LONGEST_SEEN:
+            ratio = _SHORTEST_SEEN if ratio < 1.0 else _LONGEST_SEEN
         log_ratio = math.log(ratio)
         residual = log_ratio - mean.log_mean
         self.samples += 1

@@ -13,7 +13,9 @@ _THRESHOLD = 9.0
 # A deviation is known after so many frames; before, the mean weighs every frame alike anyway.
 _WARM_UP = 20
 _LEAST_DEVIATION = 0.02
-_VARIANCE_MEMORY = 100.0
+_LEAST_VARIANCE = _LEAST_DEVIATION * _LEAST_DEVIATION
+# Weights of a frame in the deviation: the first one's, and the least.
+_FIRST_WEIGHT, _LEAST_WEIGHT = 1.0 / 6.0, 0.01
 
 
 class MeanRatio:
@@ -29,11 +31,13 @@ class MeanRatio:
     :param deviation: first guess of the standard deviation of log residuals.
     :param step_limit: one frame counts as at most this many times faster or slower than the mean.
     :param limit: the mean stays within this and its inverse.
+    :ivar deviation: standard deviation of log residuals.
+    :ivar changes: how often the level was found to have moved.
     """
 
     __slots__ = ('_centre', '_down', '_down_frames', '_down_sum', '_frames', '_limit', '_memory',
-                 '_step_limit', '_up', '_up_frames', '_up_sum', '_variance', '_weighed', 'changes',
-                 'log_mean', 'mean')
+                 '_step_limit', '_up', '_up_frames', '_up_sum', '_variance', '_weighed', '_weight',
+                 'changes', 'deviation', 'log_mean', 'mean')
 
     def __init__(self, memory: int, deviation: float, step_limit: float, limit: float) -> None:
         """Start at 1, without evidence."""
@@ -46,15 +50,12 @@ class MeanRatio:
         self._frames = 0
         self._weighed = 0
         self._centre = 0.0
-        self._variance = max(_LEAST_DEVIATION, deviation) ** 2
+        self.deviation = max(_LEAST_DEVIATION, deviation)
+        self._variance = self.deviation * self.deviation
+        self._weight = _FIRST_WEIGHT
         self._up = self._down = 0.0
         self._up_frames = self._down_frames = 0
         self._up_sum = self._down_sum = 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Return the standard deviation of log residuals."""
-        return math.sqrt(self._variance)
 
     def update(self, ratio: float, residual: float) -> int:
         """
@@ -63,51 +64,57 @@ class MeanRatio:
         :param residual: ``log(ratio / mean)``.
         :return: 0, or how many of the last frames belong to a new level just found.
         """
-        mean, limit = self.mean, self._step_limit
-        seen = mean * limit if ratio > mean * limit else max(mean / limit, ratio)
+        mean = self.mean
+        if ratio > mean * self._step_limit:
+            ratio = mean * self._step_limit
+        elif ratio < mean / self._step_limit:
+            ratio = mean / self._step_limit
         self._frames += 1
-        self._weighed += 1
         # The first frames weigh fully, so a wrong starting value is gone after a few of them.
-        mean += (seen - mean) / min(self._weighed, self._memory)
-        changed = 0
-        if self._frames > _WARM_UP:
-            changed = self._watch(seen, residual)
-            if changed:
-                total = self._up_sum if self._up >= _THRESHOLD else self._down_sum
-                mean = total / changed
-                self.changes += 1
-                self._weighed = changed
-                self._restart()
-        self._set(mean)
-        if not changed:
-            self._learn_deviation(residual)
-        return changed
-
-    def _set(self, mean: float) -> None:
-        self.mean = mean = min(self._limit, max(1.0 / self._limit, mean))
-        self.log_mean = math.log(mean)
-
-    def _learn_deviation(self, residual: float) -> None:
+        if self._weighed < self._memory:
+            self._weighed += 1
+        mean += (ratio - mean) / self._weighed
         off = residual - self._centre
-        bound = _CLIP * math.sqrt(self._variance)
-        if self._frames <= _WARM_UP:
+        deviation = self.deviation
+        bound = _CLIP * deviation
+        if self._frames > _WARM_UP:
+            off = bound if off > bound else off if off > -bound else -bound
+            moved = self._watch(ratio, off / deviation)
+            if moved:
+                mean = (self._up_sum if self._up >= _THRESHOLD else self._down_sum) / moved
+                self.changes += 1
+                self._weighed = min(moved, self._memory)
+                self._restart()
+                self._set(mean)
+                return moved
+        else:
             # The first guess may be far off.
-            bound *= 3.0
-        off = bound if off > bound else max(-bound, off)
-        weight = 1.0 / min(_VARIANCE_MEMORY, self._frames + 5.0)
+            off = min(3.0 * bound, max(-3.0 * bound, off))
+        self._set(mean)
+        weight = self._weight
         self._centre += weight * off
         variance = self._variance + weight * (off * off - self._variance)
-        self._variance = max(_LEAST_DEVIATION * _LEAST_DEVIATION, variance)
+        self._variance = variance if variance > _LEAST_VARIANCE else _LEAST_VARIANCE
+        self.deviation = math.sqrt(self._variance)
+        if weight > _LEAST_WEIGHT:
+            self._weight = weight / (1.0 + weight)
+        return 0
 
-    def _watch(self, seen: float, residual: float) -> int:
+    def _set(self, mean: float) -> None:
+        if mean > self._limit:
+            mean = self._limit
+        elif mean * self._limit < 1.0:
+            mean = 1.0 / self._limit
+        self.mean = mean
+        self.log_mean = math.log(mean)
+
+    def _watch(self, ratio: float, z: float) -> int:
         """Run the CUSUM; return the frames since the level moved, 0 if it did not."""
-        z = (residual - self._centre) / math.sqrt(self._variance)
-        z = _CLIP if z > _CLIP else max(-_CLIP, z)
         up = self._up + z - _SLACK
         if up > 0.0:
             self._up = up
             self._up_frames += 1
-            self._up_sum += seen
+            self._up_sum += ratio
             if up >= _THRESHOLD:
                 return self._up_frames
         elif self._up_frames:
@@ -116,7 +123,7 @@ class MeanRatio:
         if down > 0.0:
             self._down = down
             self._down_frames += 1
-            self._down_sum += seen
+            self._down_sum += ratio
             if down >= _THRESHOLD:
                 return self._down_frames
         elif self._down_frames:
@@ -137,10 +144,12 @@ class MeanRatio:
         self._weighed = max(0, min(weighed, self._memory))
         self._frames = self._weighed
         self._centre = centre
-        self._variance = max(_LEAST_DEVIATION, deviation) ** 2
+        self.deviation = max(_LEAST_DEVIATION, deviation)
+        self._variance = self.deviation * self.deviation
+        self._weight = max(_LEAST_WEIGHT, 1.0 / (6.0 + self._frames))
         self._set(mean)
 
     def to_state(self) -> dict[str, object]:
         """Return what was learned as plain values."""
-        return {'mean': self.mean, 'weighed': min(self._weighed, self._memory),
+        return {'mean': self.mean, 'weighed': self._weighed,
                 'centre': self._centre, 'deviation': self.deviation}

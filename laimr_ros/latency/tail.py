@@ -18,8 +18,12 @@ _STEP = 0.1
 _LEAST_SPREAD = 0.01
 # A quantile is at most this many times the mean, and no residual counts as more extreme.
 LOG_LIMIT = math.log(8.0)
-_MEDIAN_RANK = 0.5
 _COVERAGE_FRAMES = 500
+
+
+def _deviations(alpha: float) -> float:
+    """Return how many standard deviations a Gaussian quantile lies above the median."""
+    return max(0.5, NormalDist().inv_cdf(1.0 - alpha))
 
 
 class TailTracker:
@@ -41,8 +45,9 @@ class TailTracker:
     :param prior: the model's guess of the quantile, in log units.
     """
 
-    __slots__ = ('_alpha', '_dist_z', '_frames', '_hits', '_level', '_offset', '_prior',
-                 '_quantile', '_recent', '_residuals', '_sorted', '_window', 'misses', 'samples')
+    __slots__ = ('_alpha', '_index', '_level', '_offset', '_prior', '_quantile', '_ranked',
+                 '_recent', '_recent_misses', '_residuals', '_sorted', '_spread', '_window', '_z',
+                 'misses', 'samples')
 
     def __init__(self, alpha: float, prior: float) -> None:
         """Start without evidence."""
@@ -50,14 +55,16 @@ class TailTracker:
         self._prior = min(LOG_LIMIT, max(0.0, prior))
         self._window = int(min(
             _LARGEST_WINDOW, max(_LEAST_WINDOW, math.ceil(_MISSES_NEEDED / alpha))))
-        self._dist_z = max(0.5, NormalDist().inv_cdf(1.0 - alpha)) if alpha < 0.5 else 0.5
         self._residuals: deque[float] = deque()
         self._sorted: list[float] = []
         self._offset = 0.0
         self._level = max(alpha, _FIRST_ALPHA)
+        self._z = _deviations(self._level)
+        self._spread = max(_LEAST_SPREAD, self._prior / _deviations(alpha))
         self._quantile = self._prior
+        self._index = self._ranked = 0
         self._recent: deque[bool] = deque()
-        self._hits = 0
+        self._recent_misses = 0
         self.samples = 0
         self.misses = 0
 
@@ -79,7 +86,7 @@ class TailTracker:
     @property
     def recent_coverage(self) -> float:
         """Return the same over the last 500 frames."""
-        return self._hits / len(self._recent) if self._recent else 1.0
+        return 1.0 - self._recent_misses / len(self._recent) if self._recent else 1.0
 
     def update(self, residual: float, *, censored: bool = False) -> None:
         """
@@ -91,23 +98,33 @@ class TailTracker:
         miss = censored or residual > self._quantile
         if censored:
             # It lies beyond both what was waited for and what was predicted.
-            residual = max(residual, self._quantile + self._spread())
+            residual = max(residual, self._quantile + self._spread)
         self.samples += 1
-        self.misses += miss
         recent = self._recent
-        recent.append(not miss)
-        self._hits += not miss
-        if len(recent) > _COVERAGE_FRAMES:
-            self._hits -= recent.popleft()
+        recent.append(miss)
+        if miss:
+            self.misses += 1
+            self._recent_misses += 1
+        if len(recent) > _COVERAGE_FRAMES and recent.popleft():
+            self._recent_misses -= 1
         self._insert(residual)
-        if self.samples > 1.0 / self._level:
-            offset = self._offset + _STEP * self._spread() * (miss - self._level)
-            # Negative windup would cost coverage when the traffic changes.
-            self._offset = min(LOG_LIMIT, max(-self._spread(), offset))
+        # Negative windup would cost coverage when the traffic changes: it ends at the spread.
+        if self.samples > 20:
+            spread = self._spread
+            offset = self._offset
+            if miss:
+                offset += _STEP * spread * (1.0 - self._level)
+                self._offset = offset if offset < LOG_LIMIT else LOG_LIMIT
+            else:
+                offset -= _STEP * spread * self._level
+                self._offset = offset if offset > -spread else -spread
         self._refresh()
 
     def _insert(self, residual: float) -> None:
-        residual = min(LOG_LIMIT, max(-LOG_LIMIT, residual))
+        if residual > LOG_LIMIT:
+            residual = LOG_LIMIT
+        elif residual < -LOG_LIMIT:
+            residual = -LOG_LIMIT
         residuals, ordered = self._residuals, self._sorted
         residuals.append(residual)
         insort(ordered, residual)
@@ -115,25 +132,33 @@ class TailTracker:
             del ordered[bisect_left(ordered, residuals.popleft())]
 
     def _refresh(self) -> None:
-        n = len(self._sorted)
-        alpha = self._alpha
-        if alpha < _FIRST_ALPHA:
-            self._level = alpha = max(alpha, min(_FIRST_ALPHA, _MISSES_NEEDED / max(n, 1)))
-        rank = math.ceil((n + 1) * (1.0 - alpha) - 1e-9)
-        if rank > n:
-            base = max(self._prior, self._sorted[-1]) if n else self._prior
-        else:
-            base = self._sorted[rank - 1]
-        self._quantile = min(LOG_LIMIT, max(0.0, base + self._offset))
-
-    def _spread(self) -> float:
-        """Return the residuals' spread as a standard deviation, from median to quantile."""
+        """Recompute the quantile from the residuals and the offset."""
         ordered = self._sorted
         n = len(ordered)
-        if n < 20:
-            return max(_LEAST_SPREAD, self._prior / self._dist_z)
-        rank = min(n - 1, math.ceil((n + 1) * (1.0 - self._alpha)) - 1)
-        return max(_LEAST_SPREAD, (ordered[rank] - ordered[n // 2]) / self._dist_z)
+        if n != self._ranked:
+            self._rank(n)
+        index = self._index
+        if index < n:
+            quantile = ordered[index] + self._offset
+            spread = (ordered[index] - ordered[n // 2]) / self._z
+            if n >= 20:
+                self._spread = spread if spread > _LEAST_SPREAD else _LEAST_SPREAD
+        else:
+            quantile = max(self._prior, ordered[-1]) if n else self._prior
+        if quantile < 0.0:
+            quantile = 0.0
+        self._quantile = quantile if quantile < LOG_LIMIT else LOG_LIMIT
+
+    def _rank(self, n: int) -> None:
+        """Choose which of ``n`` ordered residuals is the quantile (past the last: too few)."""
+        alpha = self._alpha
+        if alpha < _FIRST_ALPHA:
+            alpha = max(alpha, min(_FIRST_ALPHA, _MISSES_NEEDED / max(n, 1)))
+        if alpha != self._level:
+            self._level = alpha
+            self._z = _deviations(alpha)
+        self._index = math.ceil((n + 1) * (1.0 - alpha) - 1e-9) - 1
+        self._ranked = n
 
     def quantile_at(self, p: float) -> float | None:
         """Return another quantile of the recent residuals, or None if too few are known."""
