@@ -77,7 +77,8 @@ class ExternalMetricsServer:
         application.router.add_get(f'/apis/{GROUP}', self._group)
         application.router.add_get(_ROOT, self._resources)
         application.router.add_get(f'{_ROOT}/namespaces/{{namespace}}/{{metric}}', self._values)
-        self._runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            application, access_log=None, handle_signals=False, shutdown_timeout=0.5)
         await self._runner.setup()
         await self._read_front_proxy()
         await self._listen()
@@ -104,8 +105,7 @@ class ExternalMetricsServer:
                 f'metrics_listen: {host}:{port} cannot be listened on: {error.strerror}; choose '
                 'another port') from None
         self._address = (host, listening.getsockname()[1])
-        self._site = web.SockSite(
-            self._runner, listening, ssl_context=self._context, shutdown_timeout=0.5)
+        self._site = web.SockSite(self._runner, listening, ssl_context=self._context)
         await self._site.start()
 
     def _make_context(self) -> ssl.SSLContext:
