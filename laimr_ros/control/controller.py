@@ -59,9 +59,16 @@ class LaneState:
 
 
 class CameraState:
-    """One camera this instant."""
+    """
+    One camera this instant.
 
-    __slots__ = ('arrivals', 'counters', 'lane', 'last_answered', 'last_captured', 'left', 'open')
+    :ivar owed: urgency of the oldest of its frames that waited in vain since one was sent; its
+        next one takes that place. Otherwise a slow camera would be starved by fast ones, whose
+        frames inherit their places from one another.
+    """
+
+    __slots__ = ('arrivals', 'counters', 'lane', 'last_answered', 'last_captured', 'left',
+                 'open', 'owed')
 
     def __init__(self) -> None:
         """Start without frames."""
@@ -72,6 +79,7 @@ class CameraState:
         self.last_answered = -math.inf
         self.left = False
         self.open = 0
+        self.owed = math.inf
 
 
 class Controller:
@@ -153,6 +161,8 @@ class Controller:
         lane.counters.received += 1
         camera.counters.received += 1
         job = Job(frame, lane.queue.lane)
+        if camera.owed < job.urgency:
+            job.urgency = camera.owed
         self._jobs[frame.id] = job
         if event.defect:
             self._end(now, job, Outcome.REJECTED, event.defect)
@@ -222,6 +232,7 @@ class Controller:
         job.prediction = decision.prediction()
         lane = job.lane
         job.offloaded = lane.pools[0] != pool.config.name
+        self.cameras[job.frame.camera].owed = math.inf
         pool.send(replica, job, now, costs)
         self._planner.sent(now, lane.name, pool.config.name)
         self._actions.append(Send(
@@ -231,23 +242,31 @@ class Controller:
     def _dispatch(self, now: float) -> None:
         """Send waiting frames, the most urgent first, until none can go."""
         queues = [lane.queue for lane in self.lanes.values() if len(lane.queue)]
-        while queues:
+        lining_up = list(queues)
+        while lining_up:
             chosen = None
             head = None
-            for queue in queues:
+            for queue in lining_up:
                 job = queue.head()
                 if job is not None and (head is None or job.urgency < head.urgency):
                     chosen, head = queue, job
             if head is None or chosen is None:
-                return
+                break
             decision = self._router.decide(head, now, at_head=True)
             if decision.verdict is Verdict.HOLD:
                 # Whoever stands behind it wants the same pools and would overtake it.
-                queues.remove(chosen)
+                lining_up.remove(chosen)
+            elif decision.late:
+                chosen.stand_back()
             else:
                 self._settle(now, head, decision)
-                if not len(chosen):
-                    queues.remove(chosen)
+        # Nobody who can be on time needs what room is left.
+        for queue in queues:
+            while (job := queue.last_resort()) is not None:
+                decision = self._router.decide(job, now, at_head=True)
+                if decision.verdict is Verdict.HOLD:
+                    break
+                self._settle(now, job, decision)
 
     def _frame_done(self, now: float, event: FrameDone) -> None:
         job = self._jobs.get(event.frame_id)
@@ -357,6 +376,8 @@ class Controller:
         latency = now - frame.captured
         lane = self.lanes[frame.lane]
         camera = self.cameras[frame.camera]
+        if outcome is Outcome.EXPIRED and not job.attempts:
+            camera.owed = min(camera.owed, job.urgency)
         for counters in (self.counters, lane.counters, camera.counters):
             counters.ended[outcome] += 1
             if outcome is Outcome.ANSWERED and not on_time:
@@ -516,8 +537,8 @@ class Controller:
             for replica in list(pool.replicas.values()):
                 self._remove_replica(now, replica, 'its pool was removed')
         self._next_scaling = min(self._next_scaling, now)
-        self._review_queues(now)
         self._dispatch(now)
+        self._review_queues(now)
 
     def _configure(self, configuration: Configuration, now: float = 0.0) -> None:
         old = getattr(self, '_configuration', configuration).limits

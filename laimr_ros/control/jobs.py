@@ -28,7 +28,7 @@ class Job:
     :ivar deadline: capture plus SLO, in seconds of the controller's clock.
     :ivar limit: when it is given up: the deadline, or later where late answers are wanted.
     :ivar urgency: place in the queue, earliest first; the deadline, or that of the oldest
-        frame this one superseded.
+        frame of its camera since one was sent.
     :ivar review_at: when it must be looked at again while it waits.
     :ivar timer_at: when its timer goes off, infinite without one; never after ``review_at``.
     """

@@ -24,6 +24,12 @@ class LaneQueue:
 
     A newer frame of a camera takes over the *place* of the older one: were it to queue at its
     own later deadline, a fast camera would be put off for ever under overload.
+
+    Frames that can hardly be on time any more stand back for those that can: under overload
+    the earliest deadline is always the one just missed, and serving it first would make every
+    frame late.
+
+    :ivar late: frames that stand back, by id; the last to do so has the most time left.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -33,6 +39,7 @@ class LaneQueue:
         self._places: dict[int, _Place] = {}
         self._by_camera: dict[str, _Place] = {}
         self._sequence = 0
+        self.late: dict[int, _Place] = {}
 
     def __len__(self) -> int:
         """Return how many frames wait."""
@@ -61,20 +68,25 @@ class LaneQueue:
                 place.job = job
                 del self._places[older.frame.id]
                 self._places[job.frame.id] = place
+                if self.late.pop(older.frame.id, None) is not None:
+                    self._line_up(place, job.urgency)
                 return older
         place = _Place(job)
         self._places[job.frame.id] = place
         self._by_camera[camera] = place
+        self._line_up(place, job.urgency)
+        return None
+
+    def _line_up(self, place: _Place, urgency: float) -> None:
         self._sequence += 1
-        heapq.heappush(self._heap, (job.urgency, self._sequence, place))
+        heapq.heappush(self._heap, (urgency, self._sequence, place))
         # Places emptied out of turn stay in the heap until they surface; keep them few.
         if len(self._heap) > 2 * len(self._places) + 64:
             self._heap = [entry for entry in self._heap if entry[2].job is not None]
             heapq.heapify(self._heap)
-        return None
 
     def head(self) -> Job | None:
-        """Return the most urgent waiting frame, or None."""
+        """Return the most urgent waiting frame that does not stand back, or None."""
         heap = self._heap
         while heap:
             job = heap[0][2].job
@@ -82,6 +94,16 @@ class LaneQueue:
                 return job
             heapq.heappop(heap)
         return None
+
+    def stand_back(self) -> None:
+        """Let the head stand back for all that can still be on time."""
+        job = self.head()
+        if job is not None:
+            self.late[job.frame.id] = heapq.heappop(self._heap)[2]
+
+    def last_resort(self) -> Job | None:
+        """Return the frame with the best chance of those that stand back, or None."""
+        return next(reversed(self.late.values())).job if self.late else None
 
     def holds(self, camera: str) -> bool:
         """Return whether a frame of this camera waits."""
@@ -93,5 +115,6 @@ class LaneQueue:
         if place is None:
             return
         place.job = None
+        self.late.pop(job.frame.id, None)
         if self._by_camera.get(job.frame.camera) is place:
             del self._by_camera[job.frame.camera]

@@ -25,9 +25,10 @@ class Decision:
     A verdict and what it rests on.
 
     :ivar review_at: when a held frame must be looked at again, in seconds.
+    :ivar late: whether the frame is sent although it is predicted late.
     """
 
-    __slots__ = ('costs', 'pool', 'replica', 'review_at', 'verdict', 'wait')
+    __slots__ = ('costs', 'late', 'pool', 'replica', 'review_at', 'verdict', 'wait')
 
     def __init__(self, verdict: Verdict, review_at: float = math.inf) -> None:
         """Decide without a replica."""
@@ -37,6 +38,7 @@ class Decision:
         self.replica: Replica | None = None
         self.costs: Costs | None = None
         self.wait = 0.0
+        self.late = False
 
     def prediction(self) -> Prediction:
         """Return what is predicted of the frame that is sent."""
@@ -122,13 +124,14 @@ class Router:
                     fallback = Decision(Verdict.SEND)
                     fallback.pool, fallback.replica = pool, replica
                     fallback.costs, fallback.wait = costs, wait
+                    fallback.late = True
             elif not last_chance:
                 wait = max(pool.next_return() - now, 0.1 * costs.service)
                 wait += (pool.config.max_in_flight - 1) * costs.service
                 if not at_head:
                     for queue in self._ahead[lane.name, pool.config.name]:
                         # The frame itself may stand in its lane's queue already.
-                        waiting = len(queue) - (queue.lane is lane)
+                        waiting = len(queue) - len(queue.late) - (queue.lane is lane)
                         if waiting > 0:
                             ahead = pool.costs[queue.lane.model].service
                             wait += waiting * ahead / ready
