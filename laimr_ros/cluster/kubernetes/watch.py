@@ -23,6 +23,8 @@ _WATCH_S = 290
 _SILENCE_S = 310.0
 # A watch that ended after less is counted as a failure, lest a broken proxy has us run in circles.
 _SHORT_S = 1.0
+# After so many failures in a row everything is listed again.
+_GIVE_UP = 4
 
 
 class Listener(Protocol):
@@ -84,13 +86,15 @@ class ObjectWatch:
                 await self._follow()
                 if time.monotonic() - began < _SHORT_S:
                     raise ApiError(0, f'{self._path}: the watch ended at once')
+                self._backoff.reset()
             except ApiError as error:
                 await self._pause(error)
 
     async def _pause(self, error: ApiError) -> None:
-        if error.status == 410:
-            self._version = ''
         delay = self._backoff.failed()
+        if error.status == 410 or self._backoff.failures >= _GIVE_UP:
+            # If something on the way from that place cannot be read, a list goes around it.
+            self._version = ''
         if error.status in (403, 404):
             # Somebody has to do something about it first.
             delay = max(delay, 1.0)
@@ -108,7 +112,6 @@ class ObjectWatch:
         if self.trouble is not None:
             _logger.info('watching %s again', self._path)
             self.trouble = None
-        self._backoff.reset()
 
     async def _list(self) -> None:
         found = await self._access.request('GET', self._path, query=self._query)
@@ -138,7 +141,7 @@ class ObjectWatch:
                     int(item.get('code') or 500),
                     str(item.get('message') or 'the watch failed'), str(item.get('reason') or ''))
             self._version = _version(item) or self._version
-            self._well()
+            self._backoff.reset()
             if kind == 'BOOKMARK':
                 continue
             uid = item['metadata']['uid']
