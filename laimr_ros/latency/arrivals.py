@@ -15,6 +15,10 @@ __all__ = ['Arrivals', 'WindowRate']
 _TICK = 0.1
 # The baseline of the alarm means something only after so long, in seconds.
 _WARM_UP = 5.0
+# Dispersion and baseline are renewed every so many ticks.
+_TICKS_TO_LEARN = 10
+# Part of the way from its baseline to the present rate that a burst goes each second.
+_NEW_NORMAL = 0.05
 
 
 class Arrivals:
@@ -62,6 +66,7 @@ class Arrivals:
             self._advance(now)
             if self._end == -math.inf:
                 self._begin(now)
+        self._alarm.add(now)
         if self._count == 0:
             self._opened = now
         self._count += 1
@@ -70,6 +75,7 @@ class Arrivals:
         """Start the ticks with a first arrival."""
         self._end = now + _TICK
         self._began = now
+        self._baseline = 0.0
         self._ticks = 0
         self._burstiness.interrupt()
         self._alarm.reset()
@@ -89,19 +95,23 @@ class Arrivals:
                 return
             self._burstiness.add(count)
             self._ticks += 1
-            if self._ticks % 10 == 0:
-                # These change slowly.
-                self._dispersion = self._burstiness.ca2()
-            if end - self._began >= _WARM_UP:
-                self._alarm.update(count, _TICK, self._baseline, self._dispersion)
-            if not self._alarm.up and self._ticks % 10 == 0:
-                # What came during a burst is no measure for it.
-                self._baseline = self._slow.rate(end)
-            elif self._ticks % 50 == 0:
-                # A burst that lasts is the new normal.
-                self._baseline += 0.2 * (self._slow.rate(end) - self._baseline)
+            if self._ticks % _TICKS_TO_LEARN == 0:
+                self._learn(end)
             # Ticks end at multiples of their length, without error adding up.
             self._end = self._began + (self._ticks + 1) * _TICK
+
+    def _learn(self, now: float) -> None:
+        """Learn what changes slowly, once a second."""
+        self._dispersion = self._burstiness.ca2()
+        if now - self._began < _WARM_UP:
+            return
+        slow = self._slow.rate(now)
+        if self._baseline == 0.0 or not self._alarm.up(now):
+            self._baseline = slow
+        else:
+            # What comes in a burst is no measure for it, but one that lasts is the new normal.
+            self._baseline += _NEW_NORMAL * (slow - self._baseline)
+        self._alarm.expect(self._baseline, self._dispersion)
 
     def fast(self, now: float) -> float:
         """Return the fast reading in frames per second."""
@@ -161,11 +171,7 @@ class Arrivals:
 
     def bursting(self, now: float) -> bool:
         """Return whether frames come suddenly faster than they did."""
-        self._advance(now)
-        if self._end == -math.inf or now - self._began < _WARM_UP:
-            return False
-        return self._alarm.would_be_up(
-            self._count, max(0.0, now - self._end + _TICK), self._baseline)
+        return self._alarm.up(now)
 
     def dispersion(self, now: float, tau: float) -> float:
         """Return the measured index of dispersion at a time scale of ``tau`` seconds."""

@@ -78,13 +78,14 @@ def threshold_for(arrivals: float, ratio: float) -> float:
 
 class BurstAlarm:
     """
-    Poisson CUSUM: ``S = max(0, S + x - k)`` with ``k = (l1 - l0) / ln(l1 / l0)`` (Lucas 1985).
+    Poisson CUSUM: ``S = max(0, S - k dt) + 1`` at each arrival, ``k = (l1 - l0) / ln(l1 / l0)``.
 
-    Up as soon as ``S`` reaches its threshold, which is set so that Poisson traffic at the rate
-    ``l0`` raises it once in ``false_alarm_interval`` seconds on average; down again when ``S``
-    has fallen under half of it. ``S`` stops at the threshold, so the alarm ends soon after the
-    burst. Overdispersed traffic has its counts divided by its index of dispersion, so that it
-    does not alarm more often.
+    Lucas 1985, Technometrics 27, in continuous time. Up as soon as ``S`` reaches its threshold,
+    which is set so that Poisson traffic at the rate ``l0`` raises it once in
+    ``false_alarm_interval`` seconds on average; down again when ``S`` has fallen under half of
+    it. ``S`` stops at the threshold, so the alarm ends soon after the burst. Overdispersed
+    traffic has its counts divided by its index of dispersion, so that it does not alarm more
+    often. Start: quiet until :meth:`expect` has told what is normal.
 
     :param ratio: the burst to be told, as a multiple of the rate before, > 1.
     :param false_alarm_interval: mean time between false alarms, in seconds, > 0.
@@ -94,8 +95,8 @@ class BurstAlarm:
     # Below this rate nothing is a burst that scaling has to hear of, in frames a second.
     _LEAST_RATE = 0.1
 
-    __slots__ = ('_false_alarm_interval', '_ratio', '_slope', '_sum', '_threshold', '_traffic',
-                 'up')
+    __slots__ = ('_drift', '_false_alarm_interval', '_last', '_ratio', '_slope', '_sum',
+                 '_threshold', '_up')
 
     def __init__(self, ratio: float = 2.0, false_alarm_interval: float = 3600.0) -> None:
         """Start quiet."""
@@ -107,45 +108,47 @@ class BurstAlarm:
         self._ratio = ratio
         self._false_alarm_interval = false_alarm_interval
         self._slope = (ratio - 1.0) / math.log(ratio)
-        self._sum = 0.0
+        self._drift = 0.0
         self._threshold = math.inf
-        self._traffic = (-1.0, 0.0)
-        self.up = False
+        self._sum = self._last = 0.0
+        self._up = False
 
-    def update(
-        self, count: float, seconds: float, baseline: float, dispersion: float = 1.0
-    ) -> bool:
+    def expect(self, baseline: float, dispersion: float = 1.0) -> None:
         """
-        Take the arrivals of a short while; return whether the alarm is up.
+        Say what is normal from now on.
 
-        :param count: arrivals.
-        :param seconds: the time they came in, much shorter than the burst to be told.
-        :param baseline: rate before the burst, in arrivals per second.
+        :param baseline: usual arrivals per second.
         :param dispersion: index of dispersion of the traffic; taken as 1 if less.
         """
-        if (baseline, dispersion) != self._traffic:
-            self._traffic = baseline, dispersion
-            spread = max(1.0, dispersion)
-            self._threshold = spread * threshold_for(
-                max(baseline, self._LEAST_RATE) * self._false_alarm_interval / spread,
-                self._ratio)
         baseline = max(baseline, self._LEAST_RATE)
-        threshold = self._threshold
-        value = self._sum + count - self._slope * baseline * seconds
-        if value >= threshold:
-            value = threshold
-            self.up = True
-        elif value < 0.5 * threshold:
-            self.up = False
-        self._sum = max(0.0, value)
-        return self.up
+        spread = max(1.0, dispersion)
+        self._drift = self._slope * baseline
+        self._threshold = spread * threshold_for(
+            baseline * self._false_alarm_interval / spread, self._ratio)
 
-    def would_be_up(self, count: float, seconds: float, baseline: float) -> bool:
-        """Return what :meth:`update` would, for a while that has not ended; nothing changes."""
-        value = self._sum + count - self._slope * max(baseline, self._LEAST_RATE) * seconds
-        return value >= self._threshold or (self.up and value >= 0.5 * self._threshold)
+    def add(self, now: float) -> None:
+        """Count one arrival at time ``now`` (seconds; never earlier than the last call)."""
+        value = self._sum - self._drift * (now - self._last)
+        self._last = now
+        if value < 0.0:
+            value = 0.0
+        if self._up and value < 0.5 * self._threshold:
+            self._up = False
+        value += 1.0
+        if value >= self._threshold:
+            value = self._threshold
+            self._up = True
+        # Without a baseline there is nothing to add up.
+        self._sum = value if self._drift else 0.0
+
+    def up(self, now: float) -> bool:
+        """Return whether the alarm is up."""
+        if self._up and self._sum - self._drift * (now - self._last) < 0.5 * self._threshold:
+            return False
+        return self._up
 
     def reset(self) -> None:
-        """Start anew, quiet."""
-        self._sum = 0.0
-        self.up = False
+        """Start anew, quiet, without a baseline."""
+        self._sum = self._drift = 0.0
+        self._threshold = math.inf
+        self._up = False

@@ -31,7 +31,7 @@ class SelfTuningRate:
                  '_weights')
 
     def __init__(
-        self, weights: tuple[float, ...] = WEIGHTS, *, step: float = 1.0, memory: int = 60,
+        self, weights: tuple[float, ...] = WEIGHTS, *, step: float = 1.0, memory: int = 200,
         forget: int = 30
     ) -> None:
         """Start without arrivals."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
+from arrival_streams import beats, stream
 from hypothesis import given, strategies as st
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
 import pytest
@@ -179,3 +181,122 @@ def test_slow_window_is_never_the_shorter_one() -> None:
         arrivals.add(0.1 * k)
     assert arrivals.slow(30.0) == arrivals.fast(30.0)
     assert arrivals.forecast(30.0, 5.0) == arrivals.fast(30.0)
+
+
+def test_a_burst_raises_the_alarm_and_its_end_puts_it_down() -> None:
+    rng = random.Random(1)
+    arrivals = Arrivals()
+    now, raised, ended = 0.0, math.nan, math.nan
+    while now < 120.0:
+        now += rng.expovariate(30.0 if 60.0 <= now < 66.0 else 6.0)
+        arrivals.add(now)
+        if now < 60.0:
+            assert not arrivals.bursting(now)
+        elif arrivals.bursting(now):
+            raised = now if math.isnan(raised) else raised
+            ended = now
+    assert 60.0 < raised < 61.0
+    assert 65.0 < ended < 72.0
+
+
+def test_a_burst_that_lasts_becomes_normal() -> None:
+    rng = random.Random(2)
+    arrivals = Arrivals()
+    now, last = 0.0, 0.0
+    while now < 400.0:
+        now += rng.expovariate(20.0 if now > 60.0 else 5.0)
+        arrivals.add(now)
+        if arrivals.bursting(now):
+            last = now
+    assert 60.0 < last < 120.0
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_start_up_and_steady_traffic_raise_no_alarm(seed: int) -> None:
+    rng = random.Random(seed)
+    arrivals = Arrivals(false_alarm_interval=36_000.0)
+    now = 1000.0
+    while now < 1600.0:
+        now += rng.expovariate(6.0)
+        arrivals.add(now)
+        # The first half minute's baseline rests on few frames.
+        if not 1005.0 < now < 1030.0:
+            assert not arrivals.bursting(now)
+
+
+def test_false_alarms_with_a_measured_baseline() -> None:
+    # The stated interval is for a known baseline; a measured one costs some of it.
+    raised, hours = 0, 5.0
+    rng = random.Random(3)
+    arrivals = Arrivals(false_alarm_interval=600.0)
+    now, was = 0.0, False
+    while now < 3600.0 * hours:
+        now += rng.expovariate(6.0)
+        arrivals.add(now)
+        up = arrivals.bursting(now)
+        raised += up and not was
+        was = up
+    assert raised <= 3 * hours * 6
+
+
+@pytest.mark.parametrize('asked_meanwhile', [False, True])
+def test_after_silence_all_readings_start_afresh(asked_meanwhile: bool) -> None:
+    arrivals = Arrivals()
+    for k in range(1000):
+        arrivals.add(0.1 * k)
+    if asked_meanwhile:
+        for k in range(100):
+            now = 100.0 + k
+            assert arrivals.upper(now, 3.0) >= 0.0
+            assert arrivals.ca2(now) <= 1.0
+    now = 1e5
+    readings = (arrivals.fast, arrivals.slow, arrivals.smoothed)
+    assert [reading(now) for reading in readings] == [0.0, 0.0, 0.0]
+    assert arrivals.upper(now, 5.0) == arrivals.forecast(now, 5.0) == 0.0
+    assert not arrivals.bursting(now)
+    arrivals.add(now)
+    assert arrivals.fast(now) == arrivals.slow(now) == 1.0
+    for k in range(1, 40):
+        arrivals.add(now + 0.1 * k)
+    assert arrivals.slow(now + 4.0) == pytest.approx(10.0, rel=0.05)
+    assert not arrivals.bursting(now + 4.0)
+
+
+def test_before_the_first_arrival_everything_is_defined() -> None:
+    arrivals = Arrivals()
+    assert arrivals.upper(5.0, 1.0) == arrivals.smoothed(5.0) == 0.0
+    assert arrivals.ca2(5.0) == arrivals.dispersion(5.0, 1.0) == 1.0
+    assert arrivals.ca2(5.0, prior=0.4) == 0.4
+    assert not arrivals.bursting(5.0)
+    assert arrivals.coverage == 1.0
+
+
+def test_periodic_robots_are_told_from_poisson() -> None:
+    _, times = stream('poisson', 1, 400.0)
+    poisson, periodic = Arrivals(), Arrivals()
+    for now in times:
+        poisson.add(now)
+    for now in beats(random.Random(1), 6, 400.0):
+        periodic.add(now)
+    assert poisson.ca2(400.0, 3.2) == pytest.approx(1.0, abs=0.4)
+    assert periodic.ca2(400.0, 3.2) < 0.3
+    assert periodic.upper(400.0, 3.0) < 6.6 < poisson.upper(400.0, 3.0) + 0.6
+
+
+def test_readings_do_not_depend_on_who_asks() -> None:
+    rng = random.Random(6)
+    asked, left = Arrivals(), Arrivals()
+    now = 0.0
+    for k in range(2000):
+        now += rng.expovariate(0.05 if k % 500 == 499 else 8.0)
+        asked.slow(now)
+        asked.ca2(now)
+        asked.bursting(now)
+        asked.add(now)
+        left.add(now)
+        if k % 10 == 0:
+            assert asked.slow(now) == pytest.approx(left.slow(now))
+            assert asked.fast(now) == pytest.approx(left.fast(now))
+            assert asked.smoothed(now) == left.smoothed(now)
+            assert asked.ca2(now) == left.ca2(now)
+            assert asked.bursting(now) == left.bursting(now)

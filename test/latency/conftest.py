@@ -1,0 +1,8 @@
+"""Let the tests of the latency room share their arrival streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import sys
+
+sys.path.insert(0, str(Path(__file__).parent))
