@@ -311,7 +311,7 @@ class Environment:
         env.pop('PIP_TARGET', None)
         env.pop('PIP_PREFIX', None)
         if 'PIP_CACHE_DIR' not in env and 'PIP_NO_CACHE_DIR' not in env:
-            # Kept until the packages are installed, so that an interrupted download resumes.
+            # Kept until all is installed: what the index lets pip cache is not fetched twice.
             env['PIP_CACHE_DIR'] = str(WORK / 'cache' / 'pip')
         (WORK / 'tmp').mkdir(parents=True, exist_ok=True)
         return env

@@ -40,7 +40,7 @@ REMEDIES: tuple[tuple[str, str], ...] = (
         r'Read timed out|ReadTimeoutError|IncompleteRead|Connection reset|Connection broken'
         r'|ConnectionResetError|ProtocolError|RemoteDisconnected|HTTP error 5\d\d'
         r'|DO NOT MATCH THE HASHES|BadZipFile',
-        'a download broke off. Run the same command again: what has arrived is kept',
+        'a download broke off. Run the same command again',
     ),
     (
         r'No matching distribution found for (?P<name>[^\s;]+)',

@@ -78,10 +78,14 @@ def ros() -> Finding:
 def launch() -> Finding:
     """Check whether launch files can be used."""
     status, _ = _python('import launch.actions, launch_ros.actions')
+    distro = os.environ.get('ROS_DISTRO')
+    if status != 0 and distro:
+        return note('launch', 'launch_ros is not installed',
+                    f'sudo apt install ros-{distro}-launch-ros ros-{distro}-ros2launch')
     if status != 0:
-        return note('launch', 'launch_ros is not installed (it has no wheels)',
+        return note('launch', 'launch_ros is not installed (it comes with ROS, not as a wheel)',
                     'without ROS, start `laimr demo` or the nodes by their commands: camera, '
-                    'dispatcher, worker, local_bridge; `ros2 launch` needs a ROS installation')
+                    'dispatcher, worker, local_bridge')
     return ok('launch', 'launch_ros is installed')
 
 
