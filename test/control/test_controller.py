@@ -264,6 +264,45 @@ def test_many_changes_of_the_world_leave_one_timer_a_frame() -> None:
     assert len(h.controller._timers) <= 4 * 50 + 257
 
 
+def test_a_frame_that_will_be_late_lets_one_that_can_be_on_time_go_first() -> None:
+    h = edge_only(1.0, pool={'cv': 0.3})
+    h.ready('r0')
+    running = h.arrive('x')
+    doomed = h.arrive('a', age=0.81)
+    good = h.arrive('b')
+    h.now = 0.1
+    # 0.09 s are left of the first, a service takes 0.1 s: it might just be lucky.
+    assert h.where(doomed) == 'queued'
+    h.done(running, 0.1)
+    assert (h.where(good), h.where(doomed)) == ('r0', 'queued')
+    h.run_until(0.2)
+    assert h.where(doomed) == 'expired'
+
+
+def test_a_frame_that_will_be_late_goes_where_nobody_else_needs_the_room() -> None:
+    h = edge_only(1.0, supersede=False, late_answers=True)
+    h.ready('r0')
+    running, late = h.arrive('x'), h.arrive('a', age=0.95)
+    h.now = 0.1
+    h.done(running, 0.1)
+    assert h.where(late) == 'r0'
+
+
+def test_a_camera_whose_frame_waited_in_vain_is_next() -> None:
+    h = edge_only(1.0)
+    in_vain = h.arrive('slow')
+    h.run_until(1.0)
+    assert h.where(in_vain) == 'expired'
+    fast = h.arrive('fast')
+    h.now = 1.5
+    owed = h.arrive('slow')
+    h.ready('r0')
+    # By their deadlines the fast camera's would be first.
+    assert (h.where(owed), h.where(fast)) == ('r0', 'queued')
+    # Paid once, not for ever.
+    assert h.controller.cameras['slow'].owed == float('inf')
+
+
 # ----- replicas come to harm
 
 def test_a_worker_that_dies_loses_no_frame() -> None:

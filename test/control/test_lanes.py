@@ -120,6 +120,35 @@ def test_a_fast_camera_is_not_starved() -> None:
     assert set(served.values()) == {20}
 
 
+def test_a_frame_that_stands_back_leaves_the_head_to_others() -> None:
+    q = Queue()
+    first, second, third = (q.push(name, float(k)) for k, name in enumerate('abc'))
+    q.queue.stand_back()
+    q.queue.stand_back()
+    assert q.queue.head() is third
+    assert len(q.queue) == 3
+    # The one with the most time left has the best chance.
+    assert q.queue.last_resort() is second
+    q.queue.discard(second)
+    assert q.queue.last_resort() is first
+    q.queue.discard(first)
+    assert q.queue.last_resort() is None
+    q.queue.discard(third)
+    q.queue.stand_back()
+    assert len(q.queue) == len(q.queue.late) == 0
+
+
+def test_a_newer_frame_lines_up_again_in_its_cameras_old_place() -> None:
+    q = Queue()
+    older, other = q.push('a', 1.0), q.push('b', 2.0)
+    q.queue.stand_back()
+    assert q.queue.head() is other
+    newer = q.job('a', 5.0)
+    assert q.queue.push(newer) is older
+    assert q.queue.last_resort() is None
+    assert [q.pop(), q.pop()] == [newer, other]
+
+
 def test_what_is_left_of_emptied_places_is_bounded() -> None:
     q = Queue()
     stays = q.push('stays', 0.0)
@@ -133,7 +162,7 @@ def test_what_is_left_of_emptied_places_is_bounded() -> None:
 @given(
     supersede=st.booleans(),
     steps=st.lists(st.tuples(
-        st.sampled_from(['push', 'push', 'pop', 'discard']), st.integers(0, 4),
+        st.sampled_from(['push', 'push', 'pop', 'discard', 'stand back']), st.integers(0, 4),
         st.floats(0.0, 10.0)), max_size=80))
 def test_it_agrees_with_a_plain_list(supersede: bool, steps: list[tuple[str, int, float]]) -> None:
     q = Queue(supersede=supersede)
@@ -151,11 +180,20 @@ def test_it_agrees_with_a_plain_list(supersede: bool, steps: list[tuple[str, int
             else:
                 assert ended is None
                 waiting.append(job)
+        elif step == 'stand back':
+            q.queue.stand_back()
         elif waiting and step == 'discard':
             q.queue.discard(waiting.pop(camera % len(waiting)))
-        elif waiting:
+        elif any(j.frame.id not in q.queue.late for j in waiting):
             head = q.pop()
-            assert head.urgency == min(j.urgency for j in waiting)
+            assert head.urgency == min(
+                j.urgency for j in waiting if j.frame.id not in q.queue.late)
             waiting.remove(head)
+        elif waiting:
+            last = q.queue.last_resort()
+            assert last in waiting
+            q.queue.discard(last)
+            waiting.remove(last)
         assert set(q.queue) == set(waiting)
         assert len(q.queue) == len(waiting)
+        assert set(q.queue.late) <= {j.frame.id for j in waiting}
