@@ -5,7 +5,7 @@ Independent of ``laimr_ros``: Lindley's recursion for one server, the Kiefer-Wol
 for several. Distributions are given by their squared coefficient of variation alone, in the way
 that is usual in the literature (Whitt, The Queueing Network Analyzer, 1983): gamma below 1 (an
 Erlang where ``1 / scv`` is whole), exponential at 1, two-phase hyper-exponential with balanced
-means above 1.
+means above 1; or log-normal throughout, to see what more than two moments matter.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ Floats = npt.NDArray[np.float64]
 DISCIPLINES = ('pooled', 'random', 'round_robin')
 
 
-def draw(random: np.random.Generator, scv: float, count: int) -> Floats:
+def draw(
+    random: np.random.Generator, scv: float, count: int, family: str = 'usual'
+) -> Floats:
     """Return samples with mean 1 and a given squared coefficient of variation."""
     if scv == 0.0:
         return np.ones(count)
+    if family == 'lognormal':
+        variance = math.log1p(scv)
+        return random.lognormal(-0.5 * variance, math.sqrt(variance), count)
     if scv == 1.0:
         return random.exponential(1.0, count)
     if scv < 1.0:
@@ -70,7 +75,7 @@ def pooled_waits(gaps: Floats, services: Floats, servers: int) -> Floats:
 
 def waits(
     random: np.random.Generator, discipline: str, servers: int, rho: float, ca2: float,
-    cs2: float, count: int,
+    cs2: float, count: int, family: str = 'usual',
 ) -> tuple[Floats, Floats]:
     """
     Simulate one run, empty at first; the warm-up is left to the caller.
@@ -79,19 +84,19 @@ def waits(
     :param count: arrivals altogether; of a split stream, those at one server.
     :return: waits and service times, in mean service times.
     """
-    services = draw(random, cs2, count)
+    services = draw(random, cs2, count, family)
     if discipline == 'pooled':
-        gaps = draw(random, ca2, count) / (rho * servers)
+        gaps = draw(random, ca2, count, family) / (rho * servers)
         return pooled_waits(gaps, services, servers), services
     if discipline == 'round_robin':
-        gaps = draw(random, ca2, count * servers) / (rho * servers)
+        gaps = draw(random, ca2, count * servers, family) / (rho * servers)
         gaps = gaps.reshape(count, servers).sum(axis=1)
     else:
-        gaps = draw(random, ca2, count * servers) / (rho * servers)
+        gaps = draw(random, ca2, count * servers, family) / (rho * servers)
         moments = np.cumsum(gaps)[random.random(count * servers) < 1.0 / servers]
         gaps = np.diff(moments, prepend=0.0)
         services = services[:len(gaps)] if len(gaps) <= count else np.concatenate(
-            [services, draw(random, cs2, len(gaps) - count)])
+            [services, draw(random, cs2, len(gaps) - count, family)])
     return single_waits(gaps, services), services
 
 
@@ -118,13 +123,14 @@ class Estimate:
 
 def estimate(
     discipline: str, servers: int, rho: float, ca2: float, cs2: float, *, count: int,
-    batches: int = 10, seed: int = 1, p: float = 0.99,
+    batches: int = 10, seed: int = 1, p: float = 0.99, family: str = 'usual',
 ) -> Estimate:
     """Simulate ``batches`` independent runs, the first tenth of each left out."""
     quantiles, means, sojourns, waiting = [], [], [], []
     for batch in range(batches):
         random = np.random.default_rng([seed, batch])
-        wait, service = waits(random, discipline, servers, rho, ca2, cs2, count // batches)
+        wait, service = waits(
+            random, discipline, servers, rho, ca2, cs2, count // batches, family)
         wait, service = wait[len(wait) // 10:], service[len(wait) // 10:]
         quantiles.append(float(np.quantile(wait, p)))
         sojourns.append(float(np.quantile(wait + service, p)))

@@ -14,6 +14,7 @@ from laimr_ros import __version__
 SUBCOMMANDS = {
     'demo': 'six robots, an edge and a cloud pool, on this machine',
     'worker': 'serve detectors over the Open Inference Protocol (no ROS needed)',
+    'calibrate': 'measure a live worker and write its latency model for the dispatcher',
     'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
     'doctor': 'check this machine and say how to mend what is wrong',
 }

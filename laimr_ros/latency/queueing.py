@@ -66,6 +66,9 @@ def wait_tail(
         alpha = decay * poisson_mean * (own + cs2) / (1.0 + cs2)
         if own < 1.0:
             alpha *= _smoother(together, rho, own, cs2)
+    if discipline is Discipline.ROUND_ROBIN and ca2 > 1.0 and servers > 1:
+        # Several bursty gaps added up are not what the two moments of the sum let expect.
+        alpha *= math.pow(decay_rate(rho, own, cs2) / decay, 0.4)
     return min(alpha, 1.0), decay * together / service_mean
 
 

@@ -1,0 +1,311 @@
+"""``laimr calibrate``: measure a live worker and write the dispatcher's latency model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+import json
+import os
+from pathlib import Path
+import sys
+from typing import Any, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from laimr_ros.cli.calibration_sweep import FrameRecord, Visit
+    from laimr_ros.serving.client import ImagePayload
+
+_EPILOGUE = """
+examples:
+  laimr calibrate 127.0.0.1:8500 --model yolov5m
+  laimr calibrate unix:/run/laimr/w.sock --model yolov5n --rates 1,2,4,6,8 --pool edge
+  laimr calibrate --params-file config/demo.yaml --pool cloud --model yolov5n
+  laimr calibrate 127.0.0.1:8500 --model yolov5m --check out/calibrate/latest/parameters.yaml
+
+Nothing else may use the worker meanwhile. With --params-file, the pool's first endpoint is
+measured or, if it lists none, a worker started as the file describes it. The folder of results
+holds parameters.yaml (for the dispatcher), report.html, report.txt, report.json, plot.png and
+frames.jsonl. Exit status 0: measured; with --check, the prediction holds. 1: it does not, or the
+worker cannot be measured. 2: a wrong option.
+"""
+# Shares of what one replica can serve, where no rates are given.
+_LOADS = (0.08, 0.2, 0.35, 0.5, 0.65, 0.78)
+_START_S = 180.0
+
+
+class CalibrateError(Exception):
+    """It cannot be done; the message says why and what to do."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this subcommand."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOGUE
+    parser.add_argument('endpoint', nargs='?', metavar='ENDPOINT',
+                        help='the worker: host:port or unix:/path')
+    parser.add_argument('--params-file', type=Path, metavar='FILE',
+                        help='parameters of dispatcher and worker, instead of ENDPOINT')
+    parser.add_argument('--model', required=True, metavar='NAME', help='model to measure')
+    parser.add_argument('--pool', default='', metavar='NAME',
+                        help='pool that the worker belongs to (default: edge)')
+    parser.add_argument('--rates', type=_rates, metavar='R1,R2,...',
+                        help='frames per second (default: six, up to 78 %% of what it can serve)')
+    parser.add_argument('--frames', type=_count, metavar='N',
+                        help='frames at each rate and round (default 60; for a check 100)')
+    parser.add_argument('--rounds', type=_count, metavar='N',
+                        help='visits to each rate, in another order each (default 3)')
+    parser.add_argument('--seed', type=int, default=0, metavar='N',
+                        help='of arrivals and order (default 0); a check takes another stream')
+    parser.add_argument('--images', type=Path, metavar='DIR',
+                        help='JPEG and PNG files to send (default: drawn table tops, 640x480)')
+    parser.add_argument('--timeout', type=_seconds, default=60.0, metavar='S',
+                        help='for one frame (default 60)')
+    parser.add_argument('--check', type=Path, metavar='FILE',
+                        help='measure anew how well the parameters in FILE predict')
+    parser.add_argument('--out', type=Path, default=Path('out/calibrate'), metavar='DIR',
+                        help='results go to DIR/<time> and DIR/latest (default %(default)s)')
+
+
+def run(args: argparse.Namespace) -> int:
+    """Calibrate or check; return the exit status."""
+    os.environ.setdefault('GRPC_VERBOSITY', 'NONE')
+    import asyncio
+
+    from laimr_ros.cli.calibration_report import ParametersError
+    from laimr_ros.cli.calibration_sweep import SweepError
+    from laimr_ros.serving.endpoint import EndpointError
+    from laimr_ros.serving.errors import InferenceError
+    try:
+        if (args.endpoint is None) == (args.params_file is None):
+            raise ParametersError('give either ENDPOINT or --params-file')
+        images = _images(args.images)
+        with _worker(args) as endpoint:
+            return asyncio.run(_measure(args, endpoint, images))
+    except (ParametersError, EndpointError) as error:
+        return _complain(error, 2)
+    except (CalibrateError, SweepError, InferenceError, ValueError) as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        return _complain('interrupted; nothing was written', 130)
+
+
+def _complain(error: object, status: int) -> int:
+    print(f'laimr calibrate: {error}', file=sys.stderr, flush=True)
+    return status
+
+
+async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[ImagePayload]) -> int:
+    from laimr_ros.cli import calibration_report as report
+    from laimr_ros.cli import calibration_result as results
+    from laimr_ros.cli.calibration_sweep import plan, service_alone
+    from laimr_ros.serving.client import ReplicaClient
+    pool, seed, before = args.pool or 'edge', args.seed, {}
+    if args.check is not None:
+        law, network, pool = report.read_parameters(args.check, args.model, args.pool)
+        before = _plan_before(args.check)
+        # Never the arrivals that were fitted to.
+        seed = args.seed + 1_000_003
+    async with ReplicaClient(endpoint) as client:
+        await client.wait_ready([args.model], 30.0)
+        alone = await service_alone(client, args.model, images, args.timeout)
+        rates = args.rates or before.get('rates') or _default_rates(alone)
+        rounds = args.rounds or 3
+        frames = args.frames or (100 if args.check else 60)
+        visits = plan(rates, rounds, frames, seed)
+        records = await _sweep(client, args, images, visits)
+    about = {
+        'model': args.model, 'pool': pool, 'endpoint': endpoint,
+        'measured': datetime.now().astimezone().isoformat(timespec='seconds'),
+        'rates': ', '.join(f'{rate:g}' for rate in rates) + ' frames/s',
+        'frames': f'{len(records)}: {rounds} rounds of {frames} at each rate, Poisson arrivals, '
+                  f'seed {seed}',
+        'service time alone': f'{1e3 * alone:.4g} ms',
+        'latest frame sent': f'{1e3 * max(r.late_s for r in records):.3g} ms late',
+    }
+    folder = _folder(args.out)
+    if args.check is not None:
+        verdict = results.judge(records, results.latency_model(law, network))
+        text = report.summary(None, verdict, records, {**about, 'checked': args.check})
+        report.write_records(folder, records)
+        (folder / report.TEXT).write_text(text, encoding='utf-8')
+        (folder / report.REPORT).write_text(json.dumps({
+            'about': about, 'checked': str(args.check), 'median_error': verdict.median_error,
+            'coverage': verdict.coverage, 'coverage_low': verdict.coverage_low,
+            'coverage_high': verdict.coverage_high, 'holds': verdict.holds}, indent=2) + '\n',
+            encoding='utf-8')
+        print(text)
+        print('the prediction holds' if verdict.holds else
+              'the prediction does NOT hold (wanted: error at most 10 %, 98 to 100 % within)')
+        print(f'results: {folder}')
+        return 0 if verdict.holds else 1
+    result = results.evaluate(records, seed=seed)
+    text = report.write_result(
+        folder, result, records, pool, args.model, about,
+        {'rates': list(rates), 'rounds': rounds, 'frames': frames, 'seed': seed})
+    print(text)
+    print(f'results: {folder}')
+    return 0
+
+
+async def _sweep(
+    client: Any, args: argparse.Namespace, images: Sequence[ImagePayload], visits: Sequence[Visit]
+) -> list[FrameRecord]:
+    """Run the sweep under a progress bar, on standard error."""
+    from laimr_ros.cli.calibration_sweep import sweep
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    total = sum(visit.moments[-1] for visit in visits)
+    with Progress(
+        TextColumn('visit {task.fields[block]}/{task.fields[blocks]} at '
+                   '{task.fields[rate]:.3g}/s'),
+        BarColumn(), TextColumn('{task.completed}/{task.total} frames'), TimeElapsedColumn(),
+        TextColumn(f'of about {total:.0f} s; lost {{task.fields[lost]}}'),
+        console=Console(stderr=True), refresh_per_second=4,
+    ) as bar:
+        task = bar.add_task('', total=sum(len(visit.moments) for visit in visits), block=1,
+                            blocks=len(visits), rate=visits[0].rate, lost=0)
+        lost = 0
+
+        def progress(record: FrameRecord) -> None:
+            nonlocal lost
+            lost += not record.ok
+            bar.update(task, advance=1, block=record.block + 1, rate=record.rate, lost=lost)
+
+        return await sweep(client, args.model, images, visits, args.timeout, progress)
+
+
+def _default_rates(alone_s: float) -> list[float]:
+    if not alone_s > 0.0:
+        raise CalibrateError('the worker takes no time for a frame; give --rates')
+    return [float(f'{load / alone_s:.2g}') for load in _LOADS]
+
+
+def _plan_before(parameters: Path) -> dict[str, Any]:
+    """Return the plan of the calibration that a parameter file comes from, if it is there."""
+    try:
+        report = json.loads((parameters.resolve().parent / 'report.json').read_text('utf-8'))
+        plan = report['plan']
+        return plan if isinstance(plan, dict) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _folder(out: Path) -> Path:
+    """Make a folder for the results, and let ``latest`` be it."""
+    from laimr_ros.demo.files import point_latest
+    name = datetime.now().strftime('%Y%m%d-%H%M%S')
+    folder, number = out / name, 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            number += 1
+            folder = out / f'{name}-{number}'
+        except OSError as error:
+            raise CalibrateError(f'{folder} cannot be made: {error.strerror}; use another '
+                                 '--out') from None
+    point_latest(out, folder)
+    return folder
+
+
+def _images(directory: Path | None) -> list[ImagePayload]:
+    """Return the pictures to send."""
+    from laimr_ros.serving.client import ImagePayload
+    if directory is None:
+        import cv2
+        from laimr_ros.cameras.scene import Scene
+        scene = Scene(7)
+        return [ImagePayload(cv2.imencode('.jpg', scene.draw(4.0 * i).image)[1].tobytes())
+                for i in range(8)]
+    files = sorted(path for path in directory.glob('*')
+                   if path.suffix.lower() in ('.jpg', '.jpeg', '.png'))
+    if not files:
+        raise CalibrateError(f'--images {directory} holds no JPEG or PNG file')
+    return [ImagePayload(path.read_bytes()) for path in files[:100]]
+
+
+@contextmanager
+def _worker(args: argparse.Namespace) -> Iterator[str]:
+    """Give the endpoint to measure; start a worker if only its description was given."""
+    from laimr_ros.cli.calibration_report import dispatcher_settings, ParametersError
+    if args.endpoint is not None:
+        yield args.endpoint
+        return
+    pools = dispatcher_settings(args.params_file).get('pools') or {}
+    if not args.pool:
+        if len(pools) > 1:
+            raise ParametersError(
+                f'{args.params_file} has pools {", ".join(pools)}; choose one with --pool')
+        args.pool = next(iter(pools), 'edge')
+    if pools and args.pool not in pools:
+        raise ParametersError(
+            f'{args.params_file} has no pool {args.pool!r}, only {", ".join(pools)}')
+    endpoints = (pools.get(args.pool) or {}).get('endpoints') or []
+    if endpoints:
+        yield str(endpoints[0])
+        return
+    with _started_worker(args.params_file, args.pool) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def _started_worker(params_file: Path, pool: str) -> Iterator[str]:
+    """Start a worker from a parameter file, as the local bridge would, and end it afterwards."""
+    import subprocess
+    import tempfile
+    import threading
+
+    from laimr_ros import lifeline
+    from laimr_ros.cli.calibration_report import node_settings
+    bridge = node_settings(params_file, 'local_bridge').get('pools') or {}
+    extra = [str(word) for word in (bridge.get(pool) or {}).get('worker_args') or []]
+    with tempfile.TemporaryDirectory(prefix='laimr-') as folder:
+        child = lifeline.spawn(
+            [sys.executable, '-m', 'laimr_ros.cli.main', 'worker', '--params-file',
+             str(params_file), '--listen', f'unix:{folder}/w.sock', *extra],
+            stdout=subprocess.PIPE, text=True)
+        watchdog = threading.Timer(_START_S, child.kill)
+        watchdog.start()
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            watchdog.cancel()
+            if not line.startswith('ready '):
+                raise CalibrateError('the worker did not start; see what it said above')
+            yield line.split()[1]
+        finally:
+            watchdog.cancel()
+            child.terminate()
+            try:
+                child.wait(15.0)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def _rates(text: str) -> list[float]:
+    try:
+        rates = [float(part) for part in text.split(',') if part.strip()]
+    except ValueError:
+        rates = []
+    if not rates or not all(0.0 < rate < 1e5 for rate in rates):
+        raise argparse.ArgumentTypeError(f'{text!r}: give frames per second, such as 1,2,4')
+    return sorted(set(rates))
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f'{text!r}: give a whole number from 1')
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f'{text!r}: give seconds, more than 0')
+    return value
