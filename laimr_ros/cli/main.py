@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     'worker': 'serve detectors over the Open Inference Protocol (no ROS needed)',
     'calibrate': 'measure a live worker and write its latency model for the dispatcher',
     'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
+    'deploy': 'print the Kubernetes objects of a parameter file',
     'doctor': 'check this machine and say how to mend what is wrong',
 }
 
