@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import math
 from statistics import NormalDist
 
-from laimr_ros.latency.mean_ratio import MeanRatio
+from laimr_ros.latency.mean_ratio import MeanRatio, RECENT_FRAMES
 from laimr_ros.latency.tail import LOG_LIMIT, TailTracker
 
 # A single frame counts as at most this many times faster or slower than what is believed, so
@@ -16,8 +16,6 @@ _MAX_STEP_RATIO = 8.0
 # Beyond this no correction is believed: it is a broken clock, not a slow worker.
 _LONGEST_RATIO = 1e6
 _SHORTEST_SEEN, _LONGEST_SEEN = 1e-9, 1e9
-# So many of the newest frames can be judged anew when the level is found to have moved.
-_REVISED_FRAMES = 64
 _STATE_VERSION = 1
 
 
@@ -47,7 +45,7 @@ class Correction:
         self._mean = MeanRatio(memory, prior / z, _MAX_STEP_RATIO, _LONGEST_RATIO)
         self._tail = TailTracker(1.0 - tail, prior)
         self._tail_ratio = math.exp(prior)
-        self._logs: deque[float] = deque(maxlen=_REVISED_FRAMES)
+        self._logs: deque[float] = deque(maxlen=RECENT_FRAMES)
         self.samples = 0
         #: Whether this goes on from a saved state.
         self.resumed = False

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 import math
 
+#: A change is looked for among so many of the last frames.
+RECENT_FRAMES = 64
 # Residuals beyond so many standard deviations count as that many: one outlier is no change.
 _CLIP = 3.0
 # CUSUM for a shift of one standard deviation; about 30,000 frames between false alarms on
@@ -24,8 +27,8 @@ class MeanRatio:
 
     A running mean over the last frames. A two-sided CUSUM (Page 1954) of the standardised,
     clipped log residuals runs beside it; when it says that the level has moved, the mean starts
-    anew from the frames since the move, so a shift is followed within a few frames and not
-    within a memory's length.
+    anew from the frames since the likeliest time of the move, so a shift is followed within a
+    few frames and not within a memory's length.
 
     :param memory: frames that the running mean remembers.
     :param deviation: first guess of the standard deviation of log residuals.
@@ -35,9 +38,9 @@ class MeanRatio:
     :ivar changes: how often the level was found to have moved.
     """
 
-    __slots__ = ('_centre', '_down', '_down_frames', '_down_sum', '_frames', '_limit', '_memory',
-                 '_step_limit', '_up', '_up_frames', '_up_sum', '_variance', '_weighed', '_weight',
-                 'changes', 'deviation', 'log_mean', 'mean')
+    __slots__ = ('_centre', '_down', '_down_frames', '_frames', '_limit', '_memory', '_recent',
+                 '_step_limit', '_up', '_up_frames', '_variance', '_weighed', '_weight', 'changes',
+                 'deviation', 'log_mean', 'mean')
 
     def __init__(self, memory: int, deviation: float, step_limit: float, limit: float) -> None:
         """Start at 1, without evidence."""
@@ -55,7 +58,7 @@ class MeanRatio:
         self._weight = _FIRST_WEIGHT
         self._up = self._down = 0.0
         self._up_frames = self._down_frames = 0
-        self._up_sum = self._down_sum = 0.0
+        self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT_FRAMES)
 
     def update(self, ratio: float, residual: float) -> int:
         """
@@ -79,9 +82,9 @@ class MeanRatio:
         bound = _CLIP * deviation
         if self._frames > _WARM_UP:
             off = bound if off > bound else off if off > -bound else -bound
-            moved = self._watch(ratio, off / deviation)
-            if moved:
-                mean = (self._up_sum if self._up >= _THRESHOLD else self._down_sum) / moved
+            run = self._watch(off / deviation, ratio)
+            if run:
+                moved, mean = self._since(run)
                 self.changes += 1
                 self._weighed = min(moved, self._memory)
                 self._restart()
@@ -108,31 +111,49 @@ class MeanRatio:
         self.mean = mean
         self.log_mean = math.log(mean)
 
-    def _watch(self, ratio: float, z: float) -> int:
-        """Run the CUSUM; return the frames since the level moved, 0 if it did not."""
+    def _watch(self, z: float, ratio: float) -> int:
+        """Run the CUSUM; return for how many frames it has been rising if it alarms, else 0."""
+        self._recent.append((z, ratio))
         up = self._up + z - _SLACK
         if up > 0.0:
             self._up = up
             self._up_frames += 1
-            self._up_sum += ratio
             if up >= _THRESHOLD:
                 return self._up_frames
         elif self._up_frames:
-            self._up, self._up_frames, self._up_sum = 0.0, 0, 0.0
+            self._up, self._up_frames = 0.0, 0
         down = self._down - z - _SLACK
         if down > 0.0:
             self._down = down
             self._down_frames += 1
-            self._down_sum += ratio
             if down >= _THRESHOLD:
                 return self._down_frames
         elif self._down_frames:
-            self._down, self._down_frames, self._down_sum = 0.0, 0, 0.0
+            self._down, self._down_frames = 0.0, 0
         return 0
 
+    def _since(self, run: int) -> tuple[int, float]:
+        """
+        Return how many of the last frames are of the new level, and their mean ratio.
+
+        The likeliest time of the change, given Gaussian residuals: the one that maximises the
+        squared sum of the residuals since over their number.
+        """
+        total = ratios = 0.0
+        best, moved, mean = -1.0, 1, self.mean
+        for count, (z, ratio) in enumerate(reversed(self._recent), start=1):
+            if count > run:
+                break
+            total += z
+            ratios += ratio
+            if total * total > best * count:
+                best, moved, mean = total * total / count, count, ratios / count
+        return moved, mean
+
     def _restart(self) -> None:
-        self._up = self._down = self._up_sum = self._down_sum = 0.0
+        self._up = self._down = 0.0
         self._up_frames = self._down_frames = 0
+        self._recent.clear()
 
     def rescale(self, factor: float) -> None:
         """Multiply the mean: the model it corrects was replaced."""

@@ -10,8 +10,10 @@ from laimr_ros.latency.model import PowerLaw
 
 # Residuals beyond so many deviations are drawn in (Huber 1964: 95 % efficient for Gaussian ones).
 _HUBER = 1.345
-# How many frames the calibration weighs as much as, and how many are remembered.
-_PRIOR_FRAMES = 50.0
+# How far parameters are expected to stray from the calibration, as a part of it; it decides
+# where the frames do not (a single load cannot tell alpha from beta).
+_PRIOR_DEVIATION = 0.3
+# Frames that are remembered.
 _MEMORY = 1000.0
 # Every so manieth frame is held back from the fit and judges it.
 _HELD_BACK = 5
@@ -119,8 +121,8 @@ class PowerLawRefit:
         calibration, scale, distance = self._calibration, self._beta_scale, self._distance
         alpha0, beta0 = calibration.alpha, calibration.beta
         s00, s01, s11, t0, t1 = self._sums
-        prior0 = _PRIOR_FRAMES / (alpha0 * alpha0)
-        prior1 = _PRIOR_FRAMES / (scale * scale)
+        prior = (self._deviation / _PRIOR_DEVIATION) ** 2
+        prior0, prior1 = prior / (alpha0 * alpha0), prior / (scale * scale)
         a, b, c = s00 + prior0, s01, s11 + prior1
         d, e = t0 + prior0 * alpha0, t1 + prior1 * beta0
         lowest, highest = alpha0 / distance, alpha0 * distance

@@ -13,8 +13,10 @@ _FIRST_ALPHA = 0.05
 # ... and at so many misses over frames seen then, until the share asked for is reached.
 _MISSES_NEEDED = 5.0
 _LEAST_WINDOW, _LARGEST_WINDOW = 100, 1000
-# Step of the tracker, in standard deviations of the residuals.
+# Step and bounds of the offset, in standard deviations of the residuals. The bounds keep it from
+# winding up while the residuals' own quantile has yet to follow.
 _STEP = 0.1
+_LEAST_OFFSET, _MOST_OFFSET = -1.0, 3.0
 _LEAST_SPREAD = 0.01
 # A quantile is at most this many times the mean, and no residual counts as more extreme.
 LOG_LIMIT = math.log(8.0)
@@ -34,8 +36,8 @@ class TailTracker:
     last residuals, right on average after few frames and unmoved by outliers. And adaptive
     conformal inference (Gibbs and Candes 2021, arXiv 2106.00170): an offset ``b += eta (1{r >
     q} - alpha)`` that brings the long-run share of misses to ``alpha`` even where residuals
-    drift. ``eta`` is a tenth of the residuals' present spread, so that it fits a steady worker
-    and an erratic one.
+    drift. The offset is kept in units of the residuals' present spread, and ``eta`` is a tenth
+    of it, so that one setting fits a steady worker and an erratic one.
 
     Schedule: without residuals the model's own ratio is used, or a larger one that was seen.
     From the 19th frame on the quantile is learned, at a share of misses of 0.05 until 100
@@ -108,16 +110,13 @@ class TailTracker:
         if len(recent) > _COVERAGE_FRAMES and recent.popleft():
             self._recent_misses -= 1
         self._insert(residual)
-        # Negative windup would cost coverage when the traffic changes: it ends at the spread.
         if self.samples > 20:
-            spread = self._spread
-            offset = self._offset
-            if miss:
-                offset += _STEP * spread * (1.0 - self._level)
-                self._offset = offset if offset < LOG_LIMIT else LOG_LIMIT
-            else:
-                offset -= _STEP * spread * self._level
-                self._offset = offset if offset > -spread else -spread
+            offset = self._offset + (_STEP * (1.0 - self._level) if miss else -_STEP * self._level)
+            if offset > _MOST_OFFSET:
+                offset = _MOST_OFFSET
+            elif offset < _LEAST_OFFSET:
+                offset = _LEAST_OFFSET
+            self._offset = offset
         self._refresh()
 
     def _insert(self, residual: float) -> None:
@@ -139,10 +138,11 @@ class TailTracker:
             self._rank(n)
         index = self._index
         if index < n:
-            quantile = ordered[index] + self._offset
             spread = (ordered[index] - ordered[n // 2]) / self._z
-            if n >= 20:
-                self._spread = spread if spread > _LEAST_SPREAD else _LEAST_SPREAD
+            if spread < _LEAST_SPREAD:
+                spread = _LEAST_SPREAD
+            self._spread = spread
+            quantile = ordered[index] + self._offset * spread
         else:
             quantile = max(self._prior, ordered[-1]) if n else self._prior
         if quantile < 0.0:
@@ -188,6 +188,6 @@ class TailTracker:
         """Go on from a state."""
         for residual in residuals[-self._window:]:
             self._insert(residual)
-        self._offset = min(LOG_LIMIT, max(-LOG_LIMIT, offset))
+        self._offset = min(_MOST_OFFSET, max(_LEAST_OFFSET, offset))
         self.samples, self.misses = samples, misses
         self._refresh()

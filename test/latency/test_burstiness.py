@@ -99,7 +99,7 @@ def test_it_is_bounded_both_ways() -> None:
 def test_old_traffic_is_forgotten() -> None:
     burstiness = Burstiness(0.1, horizon=60.0)
     rng = random.Random(5)
-    for k in range(6000):
+    for _ in range(6000):
         burstiness.add(100.0 * (rng.random() < 0.1))
     assert burstiness.ca2(0.4) > 5.0
     for _ in range(6000):
