@@ -45,6 +45,6 @@ class Board:
             f'the number of replicas of pool {pool} is {age_s:.0f} s old, and older than '
             f'{self._max_age_s:g} s is withheld: is the dispatcher there?')
 
-    async def changed(self) -> None:
-        """Wait until any number changes."""
-        await self._changed.wait()
+    def news(self) -> asyncio.Event:
+        """Return what will be set at the next change; take it before you look at a number."""
+        return self._changed

@@ -159,12 +159,13 @@ class KedaScaler:
         pool = await self._pool(request, context)
         said: bool | None = None
         while True:
+            news = self._board.news()
             number = self._board.get(pool)
             # Silence while nothing is known: KEDA then goes by what it asks.
             if number is not None and (number > 0) is not said:
                 said = number > 0
                 yield MESSAGES['IsActiveResponse'](result=said)
-            await self._board.changed()
+            await news.wait()
 
     async def _get_metric_spec(self, request: Any, context: Any) -> Any:
         await self._pool(request, context)
