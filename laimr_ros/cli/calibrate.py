@@ -113,7 +113,9 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
         rounds = args.rounds or 3
         frames = args.frames or (100 if args.check else 60)
         visits = plan(rates, rounds, frames, seed)
-        records = await _sweep(client, args, images, visits)
+        everything = await _sweep(client, args, images, visits, alone)
+    records = [record for record in everything if not record.disturbed]
+    disturbed = {record.block for record in everything if record.disturbed}
     about = {
         'model': args.model, 'pool': pool, 'endpoint': endpoint,
         'measured': datetime.now().astimezone().isoformat(timespec='seconds'),
@@ -121,13 +123,14 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
         'frames': f'{len(records)}: {rounds} rounds of {frames} at each rate, Poisson arrivals, '
                   f'seed {seed}',
         'service time alone': f'{1e3 * alone:.4g} ms',
-        'latest frame sent': f'{1e3 * max(r.late_s for r in records):.3g} ms late',
+        'latest frame sent': f'{1e3 * max(r.late_s for r in records):.3g} ms late; '
+                             f'{len(disturbed)} visits repeated, this host was too busy',
     }
     folder = _folder(args.out)
     if args.check is not None:
         verdict = results.judge(records, results.latency_model(law, network))
         text = report.summary(None, verdict, records, {**about, 'checked': args.check})
-        report.write_records(folder, records)
+        report.write_records(folder, everything)
         (folder / report.TEXT).write_text(text, encoding='utf-8')
         (folder / report.REPORT).write_text(json.dumps({
             'about': about, 'checked': str(args.check), 'median_error': verdict.median_error,
@@ -143,13 +146,15 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
     text = report.write_result(
         folder, result, records, pool, args.model, about,
         {'rates': list(rates), 'rounds': rounds, 'frames': frames, 'seed': seed})
+    report.write_records(folder, everything)
     print(text)
     print(f'results: {folder}')
     return 0
 
 
 async def _sweep(
-    client: Any, args: argparse.Namespace, images: Sequence[ImagePayload], visits: Sequence[Visit]
+    client: Any, args: argparse.Namespace, images: Sequence[ImagePayload],
+    visits: Sequence[Visit], alone_s: float,
 ) -> list[FrameRecord]:
     """Run the sweep under a progress bar, on standard error."""
     from laimr_ros.cli.calibration_sweep import sweep
@@ -163,16 +168,21 @@ async def _sweep(
         TextColumn(f'of about {total:.0f} s; lost {{task.fields[lost]}}'),
         console=Console(stderr=True), refresh_per_second=4,
     ) as bar:
-        task = bar.add_task('', total=sum(len(visit.moments) for visit in visits), block=1,
-                            blocks=len(visits), rate=visits[0].rate, lost=0)
+        planned = sum(len(visit.moments) for visit in visits)
+        task = bar.add_task('', total=planned, block=1, blocks=len(visits), rate=visits[0].rate,
+                            lost=0)
         lost = 0
+        frames: dict[int, int] = {}
 
         def progress(record: FrameRecord) -> None:
             nonlocal lost
             lost += not record.ok
-            bar.update(task, advance=1, block=record.block + 1, rate=record.rate, lost=lost)
+            # More than was planned are repetitions.
+            frames[record.block] = frames.get(record.block, 0) + 1
+            bar.update(task, completed=sum(frames.values()), total=max(planned, sum(
+                frames.values())), block=record.block + 1, rate=record.rate, lost=lost)
 
-        return await sweep(client, args.model, images, visits, args.timeout, progress)
+        return await sweep(client, args.model, images, visits, args.timeout, alone_s, progress)
 
 
 def _default_rates(alone_s: float) -> list[float]:

@@ -193,7 +193,6 @@ def write_result(
 
     :param plan: rates, rounds, frames and seed, for a later check to use the same.
     """
-    write_records(folder, records)
     text = summary(result, result.verdict, records, about)
     (folder / PARAMETERS).write_text(
         parameters_text(result, pool, model, about), encoding='utf-8')
@@ -258,7 +257,8 @@ def plot(path: Path, result: Result, records: Sequence[FrameRecord], title: str)
                color='C2', linestyle=':', label='predicted mean wait')
     top = max([r.latency for r in verdict.rates] + [r.predicted_latency for r in verdict.rates
                                                     if np.isfinite(r.predicted_latency)])
-    right.set(xlabel='frames/s', ylabel='from sending to the reply, s', ylim=(0.0, 1.1 * top))
+    right.set(xlabel='frames/s', ylabel='from sending to the reply, s', yscale='log',
+              ylim=(None, 2.0 * top))
     right.legend(fontsize='small')
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 import time
 from typing import Any
 
@@ -14,6 +14,9 @@ import numpy as np
 
 # Frames one after the other before anything counts.
 _WARM_UP = 5
+# A visit is disturbed if this share of its frames was sent late: by half a service time or more,
+# but not by less than what any scheduler may take.
+_DISTURBED, _LATE_S = 0.05, 0.005
 _FATAL = (ErrorKind.UNKNOWN_MODEL, ErrorKind.BAD_IMAGE, ErrorKind.BAD_REPLY)
 
 
@@ -52,6 +55,7 @@ class FrameRecord:
     :param preprocess_s: to prepare the input.
     :param inference_s: in the network.
     :param postprocess_s: on boxes.
+    :param disturbed: whether this host was too busy to measure, and the visit was repeated.
     """
 
     block: int
@@ -65,6 +69,7 @@ class FrameRecord:
     preprocess_s: float = 0.0
     inference_s: float = 0.0
     postprocess_s: float = 0.0
+    disturbed: bool = False
 
     @property
     def ok(self) -> bool:
@@ -134,13 +139,17 @@ async def service_alone(
 
 async def sweep(
     client: ReplicaClient, model: str, images: Sequence[ImagePayload], visits: Sequence[Visit],
-    timeout_s: float, progress: Callable[[FrameRecord], None],
+    timeout_s: float, alone_s: float, progress: Callable[[FrameRecord], None],
 ) -> list[FrameRecord]:
     """
     Send every frame at its moment, whatever became of those before (open loop).
 
-    Between two visits the worker is left to work off what it has.
+    Between two visits the worker is left to work off what it has. A visit during which this host
+    could not send in time says nothing of the worker; it is repeated after the others, as long
+    as no more visits are repeated than were planned. Its frames are kept, and marked. What is
+    repeated is settled by the sender's own clock alone, never by what the worker did.
 
+    :param alone_s: service time of one frame alone, in seconds.
     :param progress: called after each frame.
     :raises SweepError: if the worker cannot be measured.
     """
@@ -164,7 +173,12 @@ async def sweep(
         records.append(record)
         progress(record)
 
-    for visit in visits:
+    late_s = max(_LATE_S, 0.5 * alone_s)
+    waiting = list(visits)
+    for block in range(2 * len(visits)):
+        if not waiting:
+            break
+        visit = replace(waiting.pop(0), block=block)
         async with _group() as start:
             begin = time.monotonic()
             for number, at in enumerate(visit.moments):
@@ -178,6 +192,11 @@ async def sweep(
             raise SweepError(
                 f'none of {len(recent)} frames at {visit.rate:g}/s was answered '
                 f'({recent[-1].outcome}); is the worker still there?')
+        late = sum(record.late_s > late_s for record in recent)
+        if late > _DISTURBED * len(recent) and block + 1 + len(waiting) < 2 * len(visits):
+            waiting.append(visit)
+            records = [replace(record, disturbed=True) if record.block == block else record
+                       for record in records]
     return records
 
 

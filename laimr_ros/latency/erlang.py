@@ -123,6 +123,8 @@ def _log_mass(count: int, mean: float) -> float:
     :param count: of which the probability is asked, at least 16 for full accuracy.
     """
     excess = (mean - count) / count
+    if excess < -0.999:
+        return count * math.log(mean) - mean - math.lgamma(count + 1.0)
     inverse = 1.0 / (count * count)
     # Stirling's series of log(count!).
     remainder = (1 / 12 - (1 / 360 - (1 / 1260 - inverse / 1680) * inverse) * inverse) / count

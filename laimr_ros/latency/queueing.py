@@ -27,6 +27,8 @@ import numpy as np
 __all__ = ['Discipline', 'erlang_b', 'erlang_c', 'mean_wait', 'wait_quantile', 'wait_tail']
 
 _POISSON = 1.0
+# Utilisation at which nobody waits; below it the numbers would leave the range of doubles.
+_NOTHING = 1e-9
 
 
 def wait_tail(
@@ -51,6 +53,8 @@ def wait_tail(
         return 1.0, 0.0
     ca2, cs2 = max(ca2, 0.0), max(cs2, 0.0)
     rho = offered / servers
+    if rho < _NOTHING:
+        return 0.0, math.inf
     decay = decay_rate(rho, ca2, cs2, servers, discipline)
     if decay == math.inf:
         return 0.0, math.inf

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from laimr_ros.latency.model import lognormal_quantile, Network, normal_quantile, PowerLaw
 import pytest
 from scipy import stats

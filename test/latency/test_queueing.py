@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 import math
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from laimr_ros.latency.queueing import erlang_b, erlang_c, wait_quantile
 import pytest
 
