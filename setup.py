@@ -51,6 +51,7 @@ setup(
             f'dispatcher = {package_name}.nodes.dispatcher:main',
             f'worker = {package_name}.nodes.worker:main',
             f'local_bridge = {package_name}.nodes.local_bridge:main',
+            f'kubernetes_bridge = {package_name}.nodes.kubernetes_bridge:main',
             f'laimr = {package_name}.cli.main:main',
         ],
     },

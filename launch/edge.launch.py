@@ -37,9 +37,10 @@ def generate_launch_description() -> LaunchDescription:
             'respawn', default_value='false', choices=['false', 'true', 'False', 'True'],
             description='Whether a node is started again 2 s after it ended.'),
         DeclareLaunchArgument(
-            'bridge', default_value='local', choices=['local', 'none'],
-            description='What holds the replicas: local for worker processes on this host, none '
-                        'where the dispatcher is told their endpoints otherwise.'),
+            'bridge', default_value='local', choices=['local', 'kubernetes', 'none'],
+            description='What holds the replicas: local for worker processes on this host, '
+                        'kubernetes for pods of a cluster, none where the dispatcher is told '
+                        'their endpoints otherwise.'),
         DeclareLaunchArgument(
             'worker_params_file', default_value='',
             description='YAML file with the parameters of the workers of every pool for which '
@@ -66,6 +67,8 @@ def start_nodes(context: LaunchContext) -> list[LaunchDescriptionEntity]:
                 f'pools.{pool}.worker_params_file', str(worker_params_file), value_type=str)
             for pool in pools_without_worker_file(content)
         )))
+    elif arguments['bridge'] == 'kubernetes':
+        nodes.append(make_node('kubernetes_bridge', params_file))
     return nodes
 
 

@@ -283,6 +283,13 @@ def test_edge_starts_no_bridge_where_there_is_to_be_none(start: Any) -> None:
 
 
 @needs_launch
+def test_edge_starts_the_bridge_to_a_cluster(start: Any) -> None:
+    dispatcher, bridge = start('edge', bridge='kubernetes')
+    assert (dispatcher.executable, bridge.executable) == ('dispatcher', 'kubernetes_bridge')
+    assert bridge.parameters == {'use_sim_time': False}
+
+
+@needs_launch
 def test_workers_may_have_a_file_of_their_own(start: Any, tmp_path: Path) -> None:
     (tmp_path / 'mine.yaml').write_text(PARAMETERS)
     (tmp_path / 'workers.yaml').write_text('worker: {}\n')

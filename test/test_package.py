@@ -18,7 +18,8 @@ import zipfile
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-EXECUTABLES = {'camera', 'dispatcher', 'worker', 'local_bridge', 'laimr'}
+EXECUTABLES = {
+    'camera', 'dispatcher', 'worker', 'local_bridge', 'kubernetes_bridge', 'laimr'}
 PYTHONS = ('3.10', '3.11', '3.12', '3.13')
 
 # Where the name to import is not that of the package to install.

@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 import sys
 
-from laimr_ros.nodes import camera_parameters, dispatcher_parameters, local_bridge, worker
+from laimr_ros.nodes import (
+    camera_parameters,
+    dispatcher_parameters,
+    kubernetes_bridge,
+    local_bridge,
+    worker,
+)
 from laimr_ros.nodes.parameters import ParameterSpec
 from laimr_ros.serving.config import MODEL_SETTINGS, WORKER_SETTINGS
 
@@ -59,6 +65,8 @@ def text() -> str:
         ('dispatcher', dispatcher_parameters.specifications(
             '<lane>', '<pool>', '<model>', '<instance>')),
         ('local_bridge', (*local_bridge.PARAMETERS, *local_bridge.pool_parameters('<pool>'))),
+        ('kubernetes_bridge', (
+            *kubernetes_bridge.PARAMETERS, *kubernetes_bridge.pool_parameters('<pool>'))),
         ('camera', camera_parameters.SPECS),
         ('worker', (worker.AUTOSTART, *map(worker.specification, WORKER_SETTINGS),
                     *(worker.specification(s, 'models.<model>.') for s in MODEL_SETTINGS))),
