@@ -59,7 +59,7 @@ class BridgePages:
         class Handler(BaseHTTPRequestHandler):
             timeout = 5.0
 
-            def do_GET(self) -> None:  # noqa: N802 - the base class's word
+            def do_GET(self) -> None:
                 if self.path == '/metrics':
                     self._answer(200, exposition(status()), 'text/plain; version=0.0.4')
                 elif self.path == '/healthz':
