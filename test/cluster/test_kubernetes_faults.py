@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-import importlib.util
 from itertools import pairwise
 from pathlib import Path
-import sys
 import time
 from typing import Any
 
+from kubernetes_fake_api import FakeApi, slow, status
 from laimr_ros.cluster.base import ReplicaState
 from laimr_ros.cluster.kubernetes.credentials import Source
 from laimr_ros.cluster.kubernetes.pool import KubernetesPool
 from laimr_ros.cluster.kubernetes.replicas import ClusterConfig, KubernetesReplicas
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-assert importlib.util.find_spec('kubernetes_fake_api')
-from kubernetes_fake_api import FakeApi, slow, status  # noqa: E402
 
 READY = ReplicaState.READY
 

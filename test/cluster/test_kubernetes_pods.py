@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-import sys
 from typing import Any
 
+from kubernetes_fake_api import pod
 from laimr_ros.cluster.base import ReplicaState, ReplicaStatus
 from laimr_ros.cluster.kubernetes.pods import PodLedger
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-assert importlib.util.find_spec('kubernetes_fake_api')
-from kubernetes_fake_api import pod  # noqa: E402
 
 FULL = (
     '0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 2 Insufficient cpu. '

@@ -100,8 +100,9 @@ class ObjectWatch:
             delay = max(delay, 1.0)
         # Many watchers of a server that came back must not all call in the same instant.
         delay = max(error.retry_after_s, delay * random.uniform(0.7, 1.0))
-        harmless = error.status in (0, 410) and self._backoff.failures == 1
-        if not harmless:
+        # A stream that ends once, or a place forgotten meanwhile, is what watches are like.
+        usual = self._backoff.failures <= {0: 1, 410: 2}.get(error.status, 0)
+        if not usual:
             if self.trouble is None:
                 _logger.warning('cannot watch %s: %s', self._path, error)
             self.trouble = error
