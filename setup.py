@@ -47,11 +47,11 @@ setup(
     zip_safe=False,
     entry_points={
         'console_scripts': [
-            f'camera = {package_name}.nodes.camera:main',
-            f'dispatcher = {package_name}.nodes.dispatcher:main',
-            f'worker = {package_name}.nodes.worker:main',
-            f'local_bridge = {package_name}.nodes.local_bridge:main',
-            f'kubernetes_bridge = {package_name}.nodes.kubernetes_bridge:main',
+            f'camera = {package_name}.nodes.entry:camera',
+            f'dispatcher = {package_name}.nodes.entry:dispatcher',
+            f'worker = {package_name}.nodes.entry:worker',
+            f'local_bridge = {package_name}.nodes.entry:local_bridge',
+            f'kubernetes_bridge = {package_name}.nodes.entry:kubernetes_bridge',
             f'laimr = {package_name}.cli.main:main',
         ],
     },

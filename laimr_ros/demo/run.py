@@ -104,9 +104,9 @@ class Demo:
         records = (self._out / 'records.jsonl').absolute()
         params = str(self._params.absolute())
         processes.start('dispatcher', [
-            sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args',
+            sys.executable, '-m', 'laimr_ros.nodes.entry', 'dispatcher', '--ros-args',
             '--params-file', params, '-p', f'records_file:={records}'])
-        command = [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args',
+        command = [sys.executable, '-m', 'laimr_ros.nodes.entry', 'local_bridge', '--ros-args',
                    '--params-file', params]
         for pool in ('edge', 'cloud'):
             command += ['-p', f'pools.{pool}.worker_params_file:={params}']
@@ -132,7 +132,7 @@ class Demo:
                     parameters['source'] = kind
                     parameters['path'] = str(option.absolute())
             command = [
-                sys.executable, '-m', 'laimr_ros.nodes.camera', '--ros-args',
+                sys.executable, '-m', 'laimr_ros.nodes.entry', 'camera', '--ros-args',
                 '--params-file', str(self._params.absolute()), '-r', f'__ns:=/{robot}']
             for name, value in parameters.items():
                 command += ['-p', f'{name}:={value}']

@@ -86,7 +86,7 @@ class BackgroundSpin:
     def _spin(self) -> None:
         try:
             spin(self._executor)
-        except BaseException as error:  # noqa: BLE001 - raised in the main thread
+        except BaseException as error:
             self._error = error
         finally:
             self._wake()

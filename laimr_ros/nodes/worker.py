@@ -121,7 +121,7 @@ class Worker(LifecycleNode):
         except DetectorError as error:
             server.unload()
             return self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - rclpy would hide it
+        except Exception as error:
             server.unload()
             return self._fail(f'{type(error).__name__}: {error}')
         self._server, self._config, self._trouble = server, config, ''
@@ -137,7 +137,7 @@ class Worker(LifecycleNode):
             endpoints = self._run(self._server.start(self._config.listen))
         except EndpointError as error:
             return self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - rclpy would hide it
+        except Exception as error:
             return self._fail(f'{type(error).__name__}: {error}')
         self._trouble = ''
         self.get_logger().info(f'serving on {", ".join(endpoints)}')
@@ -327,7 +327,7 @@ def _wait(spinning: BackgroundSpin, node: Worker) -> int:
 def _shut_down(node: Worker, ended: threading.Event) -> None:
     try:
         node.trigger_shutdown()
-    except Exception as error:  # noqa: BLE001 - finalised already
+    except Exception as error:
         node.get_logger().debug(str(error))
     finally:
         ended.set()

@@ -164,7 +164,7 @@ def start(domain: int) -> Iterator[Callable[..., Process]]:
 
 def camera(*parameters: str, namespace: str = '/robot7') -> list[str]:
     """Return the arguments of a camera node."""
-    return ['laimr_ros.nodes.camera', '--ros-args', '-r', f'__ns:={namespace}',
+    return ['laimr_ros.nodes.entry', 'camera', '--ros-args', '-r', f'__ns:={namespace}',
             *(word for text in parameters for word in ('-p', text))]
 
 

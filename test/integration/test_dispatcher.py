@@ -211,7 +211,7 @@ class World:
             + ''.join(f'    {line}\n' for line in textwrap.dedent(parameters).splitlines()))
         with open(self.log, 'w') as output:
             self.dispatcher = lifeline.spawn(
-                [sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args',
+                [sys.executable, '-m', 'laimr_ros.nodes.entry', 'dispatcher', '--ros-args',
                  '--params-file', str(file)],
                 stdout=output, stderr=subprocess.STDOUT,
                 env={**os.environ, 'ROS_DOMAIN_ID': str(self.domain)})
@@ -601,8 +601,8 @@ def test_with_the_local_bridge(world: World) -> None:
         slow_window: 4.0
         """, max_replicas=3)
     bridge = lifeline.spawn(
-        [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args', '--params-file',
-         str(file)], env={**os.environ, 'ROS_DOMAIN_ID': str(world.domain)})
+        [sys.executable, '-m', 'laimr_ros.nodes.entry', 'local_bridge', '--ros-args',
+         '--params-file', str(file)], env={**os.environ, 'ROS_DOMAIN_ID': str(world.domain)})
     world.workers['bridge'] = bridge
     robots = [world.robot(f'r{i}') for i in range(5)]
     for robot in robots:
@@ -669,8 +669,8 @@ def test_wrong_parameters_end_it_with_one_line(
     file.write_text(f'/**/dispatcher:\n  ros__parameters:\n    lane_names: [lane]\n'
                     f'    {parameters}\n')
     done = subprocess.run(
-        [sys.executable, '-m', 'laimr_ros.nodes.dispatcher', '--ros-args', '--params-file',
-         str(file)], capture_output=True, text=True, timeout=30.0,
+        [sys.executable, '-m', 'laimr_ros.nodes.entry', 'dispatcher', '--ros-args',
+         '--params-file', str(file)], capture_output=True, text=True, timeout=30.0,
         env={**os.environ, 'ROS_DOMAIN_ID': str(world.domain)})
     assert done.returncode == 2
     lines = [line for line in done.stderr.splitlines() if line.startswith('dispatcher: ')]

@@ -78,7 +78,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     for name in ('camera', 'dispatcher', 'worker', 'local_bridge'):
         program = programs / name
         program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m laimr_ros.nodes.{name} "$@"\n')
+            f'#!/bin/sh\nexec "{sys.executable}" -m laimr_ros.nodes.entry {name} "$@"\n')
         program.chmod(0o755)
     return {
         **os.environ,

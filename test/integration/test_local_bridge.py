@@ -130,7 +130,7 @@ class Bridge:
         arguments = [word for setting in settings for word in ('-p', setting)]
         self.output = (base / 'bridge.log').open('ab')
         self.process = psutil.Popen(
-            [sys.executable, '-m', 'laimr_ros.nodes.local_bridge', '--ros-args',
+            [sys.executable, '-m', 'laimr_ros.nodes.entry', 'local_bridge', '--ros-args',
              '-r', f'__ns:={NAMESPACE}', *arguments],
             env={**os.environ, 'ROS_DOMAIN_ID': str(domain), 'ROS_LOG_DIR': str(base / 'ros'),
                  'PYTHONPATH': f'{ROOT}:{os.environ.get("PYTHONPATH", "")}'},

@@ -69,7 +69,7 @@ class WorkerProcess:
         self._log = base / 'log'
         with open(self._log, 'ab') as log:
             self.process = psutil.Popen(
-                [sys.executable, '-m', 'laimr_ros.nodes.worker',
+                [sys.executable, '-m', 'laimr_ros.nodes.entry', 'worker',
                  '--ros-args', '--params-file', str(path), '-r', '__ns:=/cell'],
                 env={**os.environ, 'ROS_DOMAIN_ID': str(domain), 'ROS_LOG_DIR': str(base / 'ros'),
                      'PYTHONPATH': f'{ROOT}:{os.environ.get("PYTHONPATH", "")}'},
