@@ -179,7 +179,8 @@ def _wilson(hits: int, total: int) -> tuple[float, float]:
     middle = share + z * z / (2 * total)
     half = z * math.sqrt(share * (1.0 - share) / total + z * z / (4 * total * total))
     below = 1.0 + z * z / total
-    return max(0.0, (middle - half) / below), min(1.0, (middle + half) / below)
+    return (min(share, max(0.0, (middle - half) / below)),
+            max(share, min(1.0, (middle + half) / below)))
 
 
 def as_json(result: Result) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import pytest
 import yaml
 
 LAW = PowerLaw(0.02, 0.0008, 1.3, 0.25)
-RATES = (2.0, 6.0, 12.0, 18.0, 22.0)
+RATES = (2.0, 5.0, 9.0, 12.0, 15.0)
 IMAGE = ImagePayload(b'')
 
 
@@ -73,10 +73,10 @@ def test_service_queue_and_network_are_told_apart() -> None:
     assert result.network_mean == pytest.approx(0.002, rel=0.05)
     assert result.network.careful == pytest.approx(0.3, rel=0.2)
     # The queue was not fitted; it follows.
-    for rate in evaluate(frames(1, 1000), seed=0).verdict.rates[1:4]:
+    for rate in evaluate(frames(1, 1000), seed=0).verdict.rates[1:]:
         assert rate.wait == pytest.approx(rate.predicted_wait, rel=0.3)
     held = result.calibration.held_out
-    assert held.rule == 'rates above 12/s'
+    assert held.rule == 'rates above 9/s'
     assert held.median_error <= 0.10
 
 
@@ -108,7 +108,7 @@ def test_lost_frames_are_misses_and_slow_the_rate_down() -> None:
     assert not verdict.holds
     assert sum(rate.lost for rate in verdict.rates) == math.ceil(len(records) / 4)
     rates = evaluate(lost, seed=0).calibration.held_out.mean_errors
-    assert all(rate not in RATES for rate, _ in rates)
+    assert [rate for rate, _ in rates] == pytest.approx([9.0, 11.25])
 
 
 def test_two_runs_agree_within_their_own_intervals() -> None:
