@@ -43,6 +43,9 @@ _RETRIED = frozenset({Cause.UNAVAILABLE, Cause.INTERNAL, Cause.BUSY})
 # A waiting frame is not looked at more often than this, and a busy replica is left alone for at
 # least this long, in seconds.
 _SHORTEST_PAUSE = 0.01
+# Whoever carries frames reports each by its time-out; one still out so many seconds after its
+# limit is taken for lost, so that it does not occupy its replica for ever.
+_LOST_AFTER = 1.0
 
 
 class LaneState:
@@ -491,7 +494,22 @@ class Controller:
             self._dispatch(now)
         if now >= self._next_scaling:
             self._next_scaling = now + self._configuration.limits.scale_interval
+            self._give_up_lost(now)
             self._scale(now)
+
+    def _give_up_lost(self, now: float) -> None:
+        """End frames that are out long past their limit without a word."""
+        lost = [job for job in self._jobs.values()
+                if job.limit < now - _LOST_AFTER and job.stage is Stage.SENT]
+        for job in lost:
+            replica = job.replica
+            assert replica is not None
+            self._actions.append(Cancel(job.frame, replica.name))
+            replica.pool.take_back(replica, job, now, still_busy=True)
+            self._accuse(now, replica, at_once=False)
+            self._end(now, job, Outcome.EXPIRED, 'no answer by its deadline')
+        if lost:
+            self._dispatch(now)
 
     def _scale(self, now: float) -> None:
         for pool in self.pools.values():

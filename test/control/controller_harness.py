@@ -144,6 +144,9 @@ class Harness:
             steps += 1
             assert steps < 2_000, 'the controller asks to be woken without end'
         self.now = max(self.now, end)
+        out = {frame for frames in self.sent.values() for frame in frames}
+        assert all(self.limits[f] > end - 1e-9 or f in out for f in self.open), \
+            'a frame waits past its limit'
         return actions
 
     # ----- what became of frames

@@ -241,6 +241,20 @@ def test_ticks_at_the_wakes_asked_for_are_enough(service: float) -> None:
     assert all(h.where(f) == 'expired' for f in frames if f not in out)
 
 
+def test_a_frame_that_nobody_reports_on_is_given_up() -> None:
+    h = edge_only(1.0)
+    h.ready('r0')
+    lost = h.arrive('a')
+    h.run_until(1.9)
+    assert h.where(lost) == 'r0'
+    actions = h.run_until(3.0)
+    assert h.where(lost) == 'expired'
+    assert [a.frame.id for a in only(actions, Cancel)] == [lost]
+    # Its replica is of use again.
+    assert h.where(h.arrive('b')) == 'r0'
+    assert not only(h.handle(FrameDone(lost, 'r0')), Ended)
+
+
 def test_wakes_come_even_if_the_driver_is_late() -> None:
     h = edge_only()
     frame = h.arrive()
