@@ -91,7 +91,8 @@ def test_the_reason_of_the_scheduler_without_its_counts(
 def test_what_was_listed_has_no_start_up_time(ledger: PodLedger) -> None:
     """When it began is not known."""
     ledger.seen(pod('a', ready=True), 5.0, listed=True)
-    ledger.seen(pod('b', ready=False), 5.0, listed=True)
+    ledger.seen(pod('b', ready=False, phase='Pending'), 5.0, listed=True)
+    ledger.seen(pod('b', ready=False), 5.5, listed=False)
     ledger.seen(pod('b', ready=True), 6.0, listed=False)
     ledger.seen(pod('c', ready=False), 7.0, listed=False)
     ledger.seen(pod('c', ready=True), 90.0, listed=True)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+import json
 from pathlib import Path
+import random
 import ssl
 import time
 from typing import Any
 import urllib.error
 import urllib.request
 
-from control_plane import ControlPlane, eventually, KubeError
-from kubernetes_cell import Cell, cell, document, WORKLOAD
+from control_plane import ControlPlane, eventually, free_port, KubeError
+from kubernetes_cell import BridgeProcess, Cell, cell, document, WORKLOAD
 from laimr_ros.cli.manifests import api_service
 from laimr_ros.cluster.base import ReplicaState
 from laimr_ros.cluster.kubernetes.certificates import CertificateSet, make_certificates
 from laimr_ros.cluster.kubernetes.pool import Drive, KubernetesPool
 from laimr_ros.cluster.kubernetes.replicas import KubernetesReplicas
+from played_dispatcher import PlayedDispatcher
 import pytest
 
 POOL = KubernetesPool(f'deployment/{WORKLOAD}', 1, 9, drive=Drive.EXTERNAL_METRIC)
@@ -207,3 +210,42 @@ def test_it_is_said_if_no_autoscaler_listens(plane: ControlPlane, tmp_path: Path
             lambda: holder.complaints('edge') == (
                 f'no HorizontalPodAutoscaler targets deployment/{WORKLOAD}: nothing scales it',),
             'it is said')
+
+
+def test_without_the_dispatcher_the_number_is_withheld(
+    plane: ControlPlane, tmp_path: Path,
+) -> None:
+    """The node stands by the number as long as the dispatcher is there, and not longer."""
+    port, domain = free_port(), random.randint(1, 230)
+    with cell(plane, document('external_metric')) as home:
+        dispatcher = PlayedDispatcher(domain)
+        bridge = BridgeProcess(
+            home, domain, tmp_path, max_age=2.0, metrics_listen=f'127.0.0.1:{port}',
+            pools={'edge': {
+                'drive': 'external_metric', 'min_replicas': 1, 'max_replicas': 9}})
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+
+        def values() -> list[str] | None:
+            request = urllib.request.Request(
+                f'https://127.0.0.1:{port}{ROOT}/namespaces/{home.namespace}/'
+                'laimr_desired_replicas', headers={'Authorization': 'Bearer admin-token'})
+            try:
+                with urllib.request.urlopen(request, timeout=5.0, context=tls) as reply:
+                    return [item['value'] for item in json.load(reply)['items']]
+            except OSError:
+                return None
+
+        try:
+            dispatcher.ask(3)
+            eventually(lambda: values() == ['3'], 'the number is served',
+                       explain=lambda: bridge.log.read_text())
+            end = time.monotonic() + 4.0
+            while time.monotonic() < end:
+                assert values() == ['3']
+                time.sleep(0.2)
+            dispatcher.close()
+            eventually(lambda: values() == [], 'it is withheld', 30.0)
+        finally:
+            assert bridge.close() == 0

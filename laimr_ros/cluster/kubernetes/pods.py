@@ -78,14 +78,12 @@ class PodLedger:
                 self._start_up_s.append(now - pod.starts_at)
             pod.starts_at = None
             pod.ready_restarts = restarts
-        elif unschedulable:
-            # Waiting for room is no start-up: that begins when there is room.
+        elif unschedulable or listed:
+            # Waiting for room is no start-up: that begins when there is room. And of what was
+            # listed nobody knows when it began.
             pod.starts_at = None
-        elif pod.starts_at is None and pod.ready_restarts < 0 and not listed:
+        elif before is None or before.unschedulable:
             pod.starts_at = now
-        elif listed and before is not None:
-            # Something was missed in between.
-            pod.starts_at = None
         self._pods[uid] = pod
 
     def gone(self, item: Object) -> None:
