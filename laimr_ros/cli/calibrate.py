@@ -26,8 +26,8 @@ examples:
 Nothing else may use the worker meanwhile. With --params-file, the pool's first endpoint is
 measured or, if it lists none, a worker started as the file describes it. The folder of results
 holds parameters.yaml (for the dispatcher), report.html, report.txt, report.json, plot.png and
-frames.jsonl. Exit status 0: measured; with --check, the prediction holds. 1: it does not, or the
-worker cannot be measured. 2: a wrong option.
+frames.jsonl. Exit status 0: the model predicts what it was not fitted to; with --check, the fresh
+run. 1: it does not, or the worker cannot be measured. 2: a wrong option.
 """
 # Shares of what one replica can serve, where no rates are given.
 _LOADS = (0.08, 0.2, 0.35, 0.5, 0.65, 0.78)
@@ -148,8 +148,10 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
         {'rates': list(rates), 'rounds': rounds, 'frames': frames, 'seed': seed})
     report.write_records(folder, everything)
     print(text)
+    for doubt in result.doubts():
+        print(f'WARNING: {doubt}')
     print(f'results: {folder}')
-    return 0
+    return 1 if result.doubts() else 0
 
 
 async def _sweep(

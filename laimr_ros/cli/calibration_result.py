@@ -15,6 +15,8 @@ from laimr_ros.latency.model import Network, PowerLaw
 import numpy as np
 
 P = 0.99
+# What a model must keep to be used.
+MOST_ERROR, LEAST_COVERAGE = 0.10, 0.98
 # A visit that loses more than this share of its frames is taken at the rate that got through.
 _LOST = 0.02
 # Frames are pushed into the worker's own queue, so that the network occupies nobody.
@@ -72,7 +74,7 @@ class Verdict:
     @property
     def holds(self) -> bool:
         """Return whether the mean is within 10 % and coverage between 98 and 100 %."""
-        return self.median_error <= 0.10 and self.coverage >= 0.98
+        return self.median_error <= MOST_ERROR and self.coverage >= LEAST_COVERAGE
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,21 @@ class Result:
     network_mean: float
     network: Spread
     verdict: Verdict
+
+    def doubts(self) -> list[str]:
+        """Return why the calibration should not be used, for people; nothing if it should."""
+        found = []
+        held = self.calibration.held_out
+        if held is not None and held.median_error > MOST_ERROR:
+            found.append(
+                f'the mean service time at what was held out ({held.rule}) is off by '
+                f'{held.median_error:.0%}; measure at more rates, or longer')
+        between = self.calibration.fit.block_scatter
+        if between > MOST_ERROR:
+            found.append(
+                f'visits to one rate differ by {between:.0%} more than their frames explain: '
+                'something else uses the machine; measure while it is quiet')
+        return found
 
     def model(self) -> LatencyModel:
         """Return the model that was found."""

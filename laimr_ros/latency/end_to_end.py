@@ -92,7 +92,7 @@ class LatencyModel:
         wait = mean_wait(
             rate, self.occupancy(rate, replicas), replicas, ca2=self.ca2,
             cs2=self.service.cv ** 2, discipline=self.discipline)
-        return float(wait) + service + self.network.mean
+        return wait + service + self.network.mean
 
     def g_lambda(self, replicas: int, p: float | None = None) -> Callable[[float], float]:
         """Return the time in seconds by rate, at fixed replicas; the mean without ``p``."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import math
-from typing import Any
+from typing import Any, overload
 
 from laimr_ros.latency.decay import decay_rate, Discipline
-from laimr_ros.latency.erlang import erlang_b, erlang_c, halfin_whitt
+from laimr_ros.latency.erlang import erlang_b, erlang_c, Floats, halfin_whitt
 import numpy as np
+import numpy.typing as npt
 
 __all__ = ['Discipline', 'erlang_b', 'erlang_c', 'mean_wait', 'wait_quantile', 'wait_tail']
 
@@ -76,6 +77,19 @@ def wait_tail(
     return min(alpha, 1.0), decay * together / service_mean
 
 
+@overload
+def wait_quantile(
+    p: float, rate: float, service_mean: float, servers: int, *, ca2: float = 1.0,
+    cs2: float = 1.0, discipline: Discipline = Discipline.POOLED,
+) -> float: ...
+@overload
+def wait_quantile(
+    p: npt.ArrayLike, rate: npt.ArrayLike, service_mean: npt.ArrayLike, servers: npt.ArrayLike, *,
+    ca2: npt.ArrayLike = 1.0, cs2: npt.ArrayLike = 1.0,
+    discipline: Discipline = Discipline.POOLED,
+) -> Floats: ...
+
+
 def wait_quantile(
     p: Any, rate: Any, service_mean: Any, servers: Any, *, ca2: Any = 1.0, cs2: Any = 1.0,
     discipline: Discipline = Discipline.POOLED,
@@ -99,6 +113,19 @@ def wait_quantile(
     if alpha <= 1.0 - p:
         return 0.0
     return math.log(alpha / (1.0 - p)) / eta if p < 1.0 else math.inf
+
+
+@overload
+def mean_wait(
+    rate: float, service_mean: float, servers: int, *, ca2: float = 1.0, cs2: float = 1.0,
+    discipline: Discipline = Discipline.POOLED,
+) -> float: ...
+@overload
+def mean_wait(
+    rate: npt.ArrayLike, service_mean: npt.ArrayLike, servers: npt.ArrayLike, *,
+    ca2: npt.ArrayLike = 1.0, cs2: npt.ArrayLike = 1.0,
+    discipline: Discipline = Discipline.POOLED,
+) -> Floats: ...
 
 
 def mean_wait(

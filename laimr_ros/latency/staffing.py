@@ -61,8 +61,8 @@ def fewest_servers(
     if not offered < most or limit != limit:
         return None
     return fewest(
-        lambda servers: bool(wait_quantile(
-            p, rate, service_mean, servers, ca2=ca2, cs2=cs2, discipline=discipline) <= limit),
+        lambda servers: wait_quantile(
+            p, rate, service_mean, servers, ca2=ca2, cs2=cs2, discipline=discipline) <= limit,
         math.floor(offered) + 1 if offered > 0.0 else 0, most)
 
 
@@ -83,6 +83,6 @@ def largest_rate(
     if service_mean <= 0.0:
         return math.inf
     return largest(
-        lambda rate: bool(wait_quantile(
-            p, rate, service_mean, servers, ca2=ca2, cs2=cs2, discipline=discipline) <= limit),
+        lambda rate: wait_quantile(
+            p, rate, service_mean, servers, ca2=ca2, cs2=cs2, discipline=discipline) <= limit,
         servers / service_mean)

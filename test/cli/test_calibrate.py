@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 import json
 import math
 from pathlib import Path
@@ -78,6 +79,13 @@ def test_service_queue_and_network_are_told_apart() -> None:
     held = result.calibration.held_out
     assert held.rule == 'rates above 9/s'
     assert held.median_error <= 0.10
+
+
+def test_a_restless_machine_is_noticed() -> None:
+    assert evaluate(frames(1), seed=0).doubts() == []
+    factor = {block: 3.0 if block % 3 == 0 else 1.0 for block in range(15)}
+    restless = [replace(r, inference_s=factor[r.block] * r.inference_s) for r in frames(1)]
+    assert any('differ by' in doubt for doubt in evaluate(restless, seed=0).doubts())
 
 
 def test_a_fresh_run_is_covered() -> None:

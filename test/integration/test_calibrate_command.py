@@ -45,7 +45,8 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, st
     file.write_text(yaml.safe_dump(PARAMETERS))
     done = laimr('calibrate', '--params-file', str(file), '--model', 'fake',
                  '--rates', '10,15,20,25,30', '--frames', '25', '--out', str(folder / 'out'))
-    assert done.returncode == 0, done.stderr
+    # Status 1: measured, but the host was too restless to trust it.
+    assert done.returncode == ('WARNING' in done.stdout), done.stderr
     return file, folder / 'out' / 'latest', done.stdout
 
 
