@@ -190,7 +190,8 @@ class PoolScaler:
         else:
             self._low_most = max(self._low_most, target)
         if self._low_since is not None and now - self._low_since >= limits.stabilisation:
-            desired = self._low_most
+            # The bounds may have become narrower within the window.
+            desired = min(desired, max(pool.min_replicas, self._low_most))
             self._low_since = None
         self.desired = desired
         return desired

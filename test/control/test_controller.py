@@ -671,8 +671,10 @@ def test_an_answer_for_a_removed_lane_is_ignored() -> None:
 
 
 def test_frames_of_a_removed_pool_go_elsewhere_at_once() -> None:
-    h = two_lanes()
-    h.ready('c0', 'c1', 'c2', 'c3', pool='cloud')
+    h = Harness(configure(
+        [make_lane('one', 1.0, 'cloud', 'edge'), make_lane('two', 2.0, 'edge')],
+        [make_pool('edge'), make_pool('cloud', network=0.05)]))
+    h.ready('c0', 'c1', 'c2', 'c3', 'c4', 'c5', pool='cloud')
     frames = [h.arrive(f'cam{i}', 'one') for i in range(2)]
     assert all(h.where(f).startswith('c') for f in frames)
     h.ready('e0', 'e1')

@@ -234,6 +234,18 @@ def test_bounds_hold_whatever_is_wanted() -> None:
     assert scaler.decide(2.0, 1, 1, make_pool(min_replicas=5), LIMITS) == 5
 
 
+def test_bounds_that_narrow_within_the_window_hold_at_its_end() -> None:
+    limits = Limits(stabilisation=10.0)
+    scaler = started(8)
+    assert scaler.decide(0.0, 5, 5, make_pool(), limits) == 8
+    narrow = make_pool(min_replicas=0, max_replicas=3)
+    assert scaler.decide(5.0, 1, 1, narrow, limits) == 3
+    assert scaler.decide(10.0, 1, 1, narrow, limits) <= 3
+    scaler = started(8)
+    assert scaler.decide(0.0, 1, 1, make_pool(), limits) == 8
+    assert scaler.decide(10.0, 1, 1, make_pool(min_replicas=6), limits) == 6
+
+
 @settings(max_examples=100)
 @given(
     wants=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.floats(0.1, 10.0)),
