@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 import json
 import os
@@ -133,10 +134,8 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
         report.write_records(folder, everything)
         (folder / report.TEXT).write_text(text, encoding='utf-8')
         (folder / report.REPORT).write_text(json.dumps({
-            'about': about, 'checked': str(args.check), 'median_error': verdict.median_error,
-            'coverage': verdict.coverage, 'coverage_low': verdict.coverage_low,
-            'coverage_high': verdict.coverage_high, 'holds': verdict.holds}, indent=2) + '\n',
-            encoding='utf-8')
+            'about': about, 'checked': str(args.check), 'holds': verdict.holds,
+            **asdict(verdict)}, indent=2) + '\n', encoding='utf-8')
         print(text)
         print('the prediction holds' if verdict.holds else
               'the prediction does NOT hold (wanted: error at most 10 %, 98 to 100 % within)')

@@ -166,7 +166,9 @@ def summary(
             f'{1e3 * r.latency:12.4g} {1e3 * r.predicted_latency:7.4g} {r.covered:7.1%}')
     lines += ['', f'median error of the mean service time: {verdict.median_error:.1%}',
               f'answered within the predicted P99: {verdict.coverage:.2%} of {len(records)} '
-              f'frames (95 % interval {verdict.coverage_low:.2%} to {verdict.coverage_high:.2%})']
+              f'frames (95 % interval {verdict.coverage_low:.2%} to {verdict.coverage_high:.2%})',
+              'within the tighter P99 that takes wait, service and network as independent: '
+              f'{verdict.coverage_independent:.2%}']
     return '\n'.join(lines) + '\n'
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 import math
 from typing import Any
 
@@ -63,6 +63,8 @@ class Verdict:
     :param coverage: share of frames answered within the predicted 0.99 quantile, all rates.
     :param coverage_low: lower end of its 95 % confidence interval (Wilson).
     :param coverage_high: upper end.
+    :param coverage_independent: share within the tighter quantile that takes wait, service and
+        network as independent.
     """
 
     rates: tuple[RateResult, ...]
@@ -70,6 +72,7 @@ class Verdict:
     coverage: float
     coverage_low: float
     coverage_high: float
+    coverage_independent: float
 
     @property
     def holds(self) -> bool:
@@ -142,7 +145,8 @@ def judge(records: Sequence[FrameRecord], model: LatencyModel) -> Verdict:
     """Compare a run with what a model predicts."""
     effective = _effective_rates(records)
     results = []
-    hits = 0
+    hits = hits_independent = 0
+    tighter = replace(model, independent=True)
     for rate in sorted({record.rate for record in records}):
         mine = [record for record in records if record.rate == rate]
         ok = [record for record in mine if record.ok]
@@ -150,6 +154,8 @@ def judge(records: Sequence[FrameRecord], model: LatencyModel) -> Verdict:
         limit = model.quantile(P, at, 1)
         covered = sum(record.latency_s <= limit for record in ok)
         hits += covered
+        tight = tighter.quantile(P, at, 1)
+        hits_independent += sum(record.latency_s <= tight for record in ok)
         means = np.array([
             np.mean([r.service_s for r in ok if r.block == block])
             for block in sorted({r.block for r in ok})])
@@ -166,7 +172,8 @@ def judge(records: Sequence[FrameRecord], model: LatencyModel) -> Verdict:
     total = len(records)
     low, high = _wilson(hits, total)
     return Verdict(tuple(results), float(np.median(errors)) if errors else math.inf,
-                   hits / total if total else 0.0, low, high)
+                   hits / total if total else 0.0, low, high,
+                   hits_independent / total if total else 0.0)
 
 
 def _effective_rates(records: Sequence[FrameRecord]) -> dict[int, float]:

@@ -8,8 +8,9 @@ import math
 
 from laimr_ros.latency.decay import Discipline
 from laimr_ros.latency.model import Network, ServiceModel
-from laimr_ros.latency.queueing import mean_wait, wait_quantile
+from laimr_ros.latency.queueing import mean_wait, wait_quantile, wait_tail
 from laimr_ros.latency.search import fewest, largest
+from laimr_ros.latency.sums import sum_quantile
 
 _MOST_REPLICAS = 100_000
 _MOST_RATE = 1e9
@@ -41,7 +42,8 @@ class LatencyModel:
     One model on one pool, from end to end.
 
     A quantile is that of each part at a third of the error each, added: the union bound, which
-    needs no independence and so is, if anything, too careful.
+    needs no independence and is usually far too careful; or, if the parts are taken to be
+    independent of each other, that of their sum.
 
     :param service: service time, by rate and replicas.
     :param network: round trip of the pool.
@@ -49,6 +51,7 @@ class LatencyModel:
     :param ca2: squared coefficient of variation of the gaps between frames.
     :param max_in_flight: frames sent to one replica at a time; with one, the replica idles while
         its answer travels, so that the round trip counts as occupancy.
+    :param independent: whether to take wait, service and network as independent.
     """
 
     service: ServiceModel
@@ -56,6 +59,7 @@ class LatencyModel:
     discipline: Discipline = Discipline.POOLED
     ca2: float = 1.0
     max_in_flight: int = 1
+    independent: bool = False
 
     def occupancy(self, rate: float, replicas: int) -> float:
         """Return the mean time in seconds that a frame keeps the next one from a replica."""
@@ -64,7 +68,7 @@ class LatencyModel:
 
     def parts(self, p: float, rate: float, replicas: int) -> Parts:
         """
-        Return what adds up to the ``p`` quantile, all infinite or finite, never no number.
+        Return what adds up to the union bound of the ``p`` quantile; never no number.
 
         :param p: quantile, 0 to 1 exclusive.
         :param rate: frames per second over all replicas.
@@ -82,7 +86,16 @@ class LatencyModel:
 
     def quantile(self, p: float, rate: float, replicas: int) -> float:
         """Return the ``p`` quantile of the whole time in seconds; infinite when saturated."""
-        return self.parts(p, rate, replicas).total
+        if not self.independent:
+            return self.parts(p, rate, replicas).total
+        service = self.service.mean(rate, replicas)
+        if not service < math.inf:
+            return math.inf
+        alpha, eta = wait_tail(
+            rate, self.occupancy(rate, replicas), replicas, ca2=self.ca2,
+            cs2=self.service.cv ** 2, discipline=self.discipline)
+        return sum_quantile(
+            p, alpha, eta, service, self.service.cv, self.network.mean, self.network.cv)
 
     def mean(self, rate: float, replicas: int) -> float:
         """Return the mean of the whole time in seconds; infinite when saturated."""

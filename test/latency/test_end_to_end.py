@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 import math
 
 from hypothesis import given
@@ -25,6 +26,15 @@ def test_parts_add_up_to_the_union_bound() -> None:
     assert parts.service == SIMPLE.service.quantile(part, 15.0, 2)
     assert parts.network == SIMPLE.network.quantile(part)
     assert SIMPLE.quantile(0.99, 15.0, 2) == parts.total
+
+
+@pytest.mark.parametrize('rate', [0.0, 4.0, 15.0, 18.0])
+def test_independent_parts_need_less_time(rate: float) -> None:
+    tighter = replace(SIMPLE, independent=True)
+    assert SIMPLE.service.quantile(0.99, rate, 2) < tighter.quantile(0.99, rate, 2)
+    assert tighter.quantile(0.99, rate, 2) < SIMPLE.quantile(0.99, rate, 2)
+    assert tighter.quantile(0.99, 20.0, 2) == math.inf
+    assert tighter.replicas_needed(0.4, 40.0) <= SIMPLE.replicas_needed(0.4, 40.0)
 
 
 def test_mean_is_the_sum_of_means() -> None:
@@ -108,7 +118,7 @@ NUMBER = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.floats(0.0
 
 @given(rate=NUMBER, replicas=st.integers(-1, 20))
 def test_there_is_always_an_answer(rate, replicas) -> None:
-    for model in (PAPER, SIMPLE):
+    for model in (PAPER, SIMPLE, replace(SIMPLE, independent=True)):
         assert model.quantile(0.99, rate, replicas) > 0.0
         assert model.mean(rate, replicas) > 0.0
     if math.isnan(rate) or replicas <= 0:
