@@ -9,6 +9,7 @@ import shutil
 from typing import Any
 
 from control_plane import ControlPlane, eventually
+from kubernetes_cell import cell, WORKLOAD
 from laimr_ros.cli.deploy import render
 from laimr_ros.cli.main import main
 import pytest
@@ -79,7 +80,7 @@ def crds(plane: ControlPlane) -> Iterator[None]:
                 c['type'] == 'Established' and c['status'] == 'True'
                 for c in plane.admin(
                     'GET', f'/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}'
-                ).get('status', {}).get('conditions', ())), f'{name} is served')
+                ).get('status', {}).get('conditions') or ()), f'{name} is served')
     yield
     for name in names:
         plane.admin('DELETE', f'/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}')
@@ -141,3 +142,19 @@ def test_what_is_rendered_is_taken(plane: ControlPlane, crds: None, drive: str) 
         plane.admin('DELETE', '/apis/apiregistration.k8s.io/v1/apiservices/'
                     'v1beta1.external.metrics.k8s.io')
     plane.admin('DELETE', f'/api/v1/namespaces/{namespace}')
+
+
+def test_refuses_beside_a_scaled_object(plane: ControlPlane, crds: None) -> None:
+    """KEDA's object is named, and not the autoscaler that KEDA makes of it."""
+    with cell(plane) as home, home.holder() as holder:
+        plane.admin('POST', f'/apis/keda.sh/v1alpha1/namespaces/{home.namespace}/scaledobjects', {
+            'apiVersion': 'keda.sh/v1alpha1', 'kind': 'ScaledObject',
+            'metadata': {'name': 'other'}, 'spec': {
+                'scaleTargetRef': {'name': WORKLOAD},
+                'triggers': [{'type': 'cpu', 'metadata': {'value': '50'}}]}})
+        holder.set_replicas('edge', 4)
+        text = eventually(
+            lambda: next(iter(holder.complaints('edge')), ''), 'it is said')
+        assert text.startswith(
+            f"KEDA's ScaledObject other sets the replicas of deployment/{WORKLOAD}")
+        assert home.replicas == 1 and holder.writes('edge') == 0

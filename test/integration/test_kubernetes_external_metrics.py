@@ -70,7 +70,7 @@ _API_SERVICE = '/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.met
 def available(plane: ControlPlane) -> Callable[[], bool]:
     """Return whether the API server finds it so."""
     def check() -> bool:
-        conditions = plane.admin('GET', _API_SERVICE).get('status', {}).get('conditions', [])
+        conditions = plane.admin('GET', _API_SERVICE).get('status', {}).get('conditions') or ()
         return any(c['type'] == 'Available' and c['status'] == 'True' for c in conditions)
     return check
 
@@ -132,7 +132,7 @@ def test_a_stale_number_is_withheld_and_the_autoscaler_holds(
             return any(
                 c['type'] == 'ScalingActive' and c['status'] == 'False'
                 and c['reason'] == 'FailedGetExternalMetric'
-                for c in autoscaler(plane, home)['status'].get('conditions', ()))
+                for c in autoscaler(plane, home)['status'].get('conditions') or ())
 
         eventually(inactive, 'the autoscaler is told nothing')
         end = time.monotonic() + 2 * SYNC_S + 1.0

@@ -191,7 +191,7 @@ def test_replicas_follow_the_load_and_no_frame_is_lost(loop: Loop, home: Cell) -
     counts = all_accounted(loop)
     print(f'replicas {numbers}, peak {peak}, counters {counts}')
     assert counts['failed'] == counts['rejected'] == 0, counts
-    assert counts['answered'] > 0.8 * counts['received'], counts
+    assert counts['answered'] > 0.7 * counts['received'], counts
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 import json
 import logging
+import os
 import socket
 import time
 from typing import Any
@@ -179,7 +180,9 @@ class Access:
         elif isinstance(error, aiohttp.ClientConnectorCertificateError):
             text = f'its certificate cannot be trusted: {error.certificate_error}'
         elif isinstance(error, aiohttp.ClientConnectorError):
-            text = error.os_error.strerror or str(error.os_error)
+            cause = error.os_error
+            # asyncio's own words for a refused connection are longer and say less.
+            text = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else str(cause)
         else:
             text = ' '.join(str(error).split()) or type(error).__name__
         found = ApiError(0, f'{self.server}: {text}')
