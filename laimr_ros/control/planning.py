@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+import math
 from typing import Protocol
 
 from laimr_ros.control.lanes import LaneQueue
@@ -18,6 +20,7 @@ from laimr_ros.control.scaling import (
     utilisation,
 )
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
+from laimr_ros.latency.burstiness import queue_time_scale
 
 
 class _Lane(Protocol):
@@ -86,7 +89,7 @@ class Planner:
     def plan(self, now: float) -> Iterator[tuple[str, int]]:
         """Yield each pool whose desired number changed, with the new number."""
         limits = self._limits
-        up = {(name, lane.queue.lane.pools[0]): lane.arrivals.forecast(
+        up = {(name, lane.queue.lane.pools[0]): lane.arrivals.upper(
                   now, self._pools[lane.queue.lane.pools[0]].start_up)
               for name, lane in self._lanes.items()}
         down = {(name, lane.queue.lane.pools[0]): lane.arrivals.slow(now)
@@ -100,6 +103,7 @@ class Planner:
             downs: list[Stream] = []
             nows: list[Stream] = []
             names: list[str] = []
+            burst = False
             for lane_name, state in self._lanes.items():
                 lane = state.queue.lane
                 if name not in lane.pools:
@@ -121,9 +125,13 @@ class Planner:
                     self._pass_on(down, lane_name, target, rate_down)
                     rate_up = rate_down = flowing
                 backlog = len(state.queue) if first else 0
-                ups.append(Stream(rate_up, costs.model, ratio, lane.slo, backlog))
-                downs.append(Stream(rate_down, costs.model, ratio, lane.slo))
-                nows.append(Stream(flowing, costs.model, ratio, lane.slo))
+                ca2 = self._ca2(state.arrivals, now, max(rate_down, flowing), pool, costs.service)
+                stream = Stream(
+                    rate_up, costs.present, ratio, lane.slo, backlog, ca2, costs.cv)
+                ups.append(stream)
+                downs.append(replace(stream, rate=rate_down, backlog=0))
+                nows.append(replace(stream, rate=flowing, backlog=0))
+                burst = burst or state.arrivals.bursting(now)
                 names.append('' if moves_on else lane_name)
             self.rates[name] = sum(s.rate for s in nows)
             self.rho[name] = utilisation(nows, max(1, pool.ready)) if pool.ready else 0.0
@@ -141,7 +149,8 @@ class Planner:
                         self._overflow(demand, streams, names, name, 1.0 - served)
             needed = replicas_needed(ups, config, network, limits.slo_margin, limits)
             enough = replicas_needed(downs, config, network, limits.scale_in_margin, limits)
-            wish = self.scalers[name].decide(now, needed, enough, config, limits)
+            wish = self.scalers[name].decide(
+                now, needed, enough, config, limits, burst=burst)
             if wish is not None and wish != self._wishes.get(name):
                 self._wishes[name] = wish
                 yield name, wish
@@ -166,6 +175,14 @@ class Planner:
         demand[lane, pool] = demand.get((lane, pool), 0.0) + rate
 
     @staticmethod
+    def _ca2(
+        arrivals: Arrivals, now: float, rate: float, pool: PoolState, service: float
+    ) -> float:
+        """Return how bursty a lane is on the time scale that its queue feels."""
+        scale = queue_time_scale(rate, service, max(1, pool.ready))
+        return arrivals.ca2(now, scale if math.isfinite(scale) else None)
+
+    @staticmethod
     def _network(pool: PoolState) -> Network:
         """Return a pool's round trip as it is now."""
         return Network(next(iter(pool.costs.values())).network, pool.config.network.cv)
@@ -178,7 +195,9 @@ class Planner:
             for name in lane.pools:
                 pool = self._pools[name]
                 costs = pool.costs[lane.model]
-                stream = Stream(0.0, costs.model, costs.service_correction.mean_ratio, lane.slo)
+                stream = Stream(
+                    0.0, costs.present, costs.service_correction.mean_ratio, lane.slo,
+                    cv=costs.cv)
                 reach[lane_name, name], = attainable(
                     self._limits.quantile, [stream], pool.config, self._network(pool),
                     self._limits.slo_margin)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 import heapq
 import math
+from typing import Any
 
 from laimr_ros.control.jobs import Job
 from laimr_ros.control.nouns import Limits, Pool
 from laimr_ros.latency.arrivals import WindowRate
 from laimr_ros.latency.correction import Correction
-from laimr_ros.latency.model import lognormal_quantile, ServiceModel
+from laimr_ros.latency.model import lognormal_quantile, PowerLaw, ServiceModel
+from laimr_ros.latency.refit import PowerLawRefit
 
 # A service time this much luckier than usual is still hoped for before a frame is given up.
 _LUCKY = 0.1
 # Round trips below this are noise of the host, not network.
 _LEAST_NETWORK = 1e-4
+# Answers after which their own spread is believed rather than the model's.
+_ENOUGH_FOR_CV = 50
 _FIRST_SUSPENSION = 1.0
 _LONGEST_SUSPENSION = 30.0
 
@@ -59,17 +64,59 @@ class Costs:
     ``*_high`` are at the routing quantile, ``low`` is a lucky frame's service and network.
     """
 
-    __slots__ = ('base', 'cv', 'low', 'model', 'network', 'network_high', 'service',
+    __slots__ = ('base', 'low', 'model', 'network', 'network_high', 'refit', 'service',
                  'service_correction', 'service_high')
 
     def __init__(self, model: ServiceModel, quantile: float) -> None:
         """Start from the model alone."""
         self.model = model
-        self.cv = model.cv
-        ratio = lognormal_quantile(1.0, model.cv, quantile)
-        self.service_correction = Correction(quantile, ratio)
+        self.refit = PowerLawRefit(model) if isinstance(model, PowerLaw) else None
+        self.service_correction = Correction(quantile, self._tail_ratio(quantile))
         self.base = model.mean(0.0, 1)
         self.service = self.service_high = self.network = self.network_high = self.low = 0.0
+
+    def _tail_ratio(self, quantile: float) -> float:
+        return lognormal_quantile(1.0, self.model.cv, quantile)
+
+    @property
+    def cv(self) -> float:
+        """Return the coefficient of variation: learned, or the model's while little is known."""
+        correction = self.service_correction
+        return correction.cv if correction.samples >= _ENOUGH_FOR_CV else self.model.cv
+
+    @property
+    def present(self) -> ServiceModel:
+        """Return the model as refitted from served frames, or as calibrated."""
+        return self.model if self.refit is None else self.refit.model
+
+    def rebase(self, base: float) -> None:
+        """Go on from another modelled mean at the present load, in seconds."""
+        self.service_correction.rebase(self.base, base)
+        self.base = base
+
+    def to_state(self) -> dict[str, object]:
+        """Return what was learned as plain values."""
+        state: dict[str, object] = {'correction': self.service_correction.to_state()}
+        if self.refit is not None:
+            state['refit'] = self.refit.to_state()
+        return state
+
+    def restore(self, state: Mapping[str, Any], age_s: float, quantile: float) -> None:
+        """Go on from a saved state if it is young and sound, else stay as calibrated."""
+        model = self.model
+        if isinstance(model, PowerLaw) and _table(state, 'refit').get('calibration') != [
+                model.alpha, model.beta, model.gamma]:
+            # Corrections of another calibration would be wrong for this one.
+            return
+        self.service_correction = Correction.from_state(
+            _table(state, 'correction'), age_s, quantile, self._tail_ratio(quantile))
+        if isinstance(model, PowerLaw):
+            self.refit = PowerLawRefit.from_state(_table(state, 'refit'), age_s, model)
+
+
+def _table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = state.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 class PoolState:
@@ -92,12 +139,16 @@ class PoolState:
         self.offloaded_total = 0
         self.start_up = pool.start_up
         self.predicted = math.nan
+        #: Answers counted against the completion predicted for them, and how many kept to it.
+        self.judged = 0
+        self.covered = 0
         self.last_used: dict[str, float] = {}
         self._open: list[tuple[int, float, int, Replica, int]] = []
         self._full: list[tuple[float, int, Replica, int]] = []
         self._sequence = 0
         self._quantile = limits.routing_quantile
         self._ready = 0
+        self._rate = 0.0
         self._network_mean = max(pool.network.mean, _LEAST_NETWORK)
         self._network_correction = self._correct_network()
         self.costs = {name: Costs(model, self._quantile) for name, model in pool.models.items()}
@@ -141,10 +192,10 @@ class PoolState:
 
     def refresh_all(self, now: float) -> None:
         """Recompute every model's costs for the pool's present load."""
-        rate = self.sent.rate(now)
+        self._rate = self.sent.rate(now)
         replicas = max(1, self.ready)
         for costs in self.costs.values():
-            costs.base = costs.model.mean(rate, replicas)
+            costs.base = costs.present.mean(self._rate, replicas)
             self.refresh(costs)
 
     def learn(self, model: str, service: float, network: float) -> None:
@@ -153,15 +204,42 @@ class PoolState:
         if costs is None:
             return
         costs.service_correction.update(costs.base, service)
+        replicas = max(1, self.ready)
+        if costs.refit is not None and costs.refit.update(self._rate, replicas, service):
+            costs.rebase(costs.present.mean(self._rate, replicas))
         self._network_correction.update(self._network_mean, max(network, _LEAST_NETWORK))
         self.refresh(costs)
 
     def learn_slower(self, model: str, elapsed: float) -> None:
         """Learn from a frame that was given up: its service took at least this long."""
         costs = self.costs.get(model)
+        # One given up before even the mean would have been due says nothing.
         if costs is not None and elapsed > costs.service:
-            costs.service_correction.update(costs.base, elapsed)
+            costs.service_correction.miss(costs.base, elapsed)
             self.refresh(costs)
+
+    def to_state(self) -> dict[str, object]:
+        """Return what was learned of the pool as plain values, fit for JSON."""
+        return {
+            'start_up_s': self.start_up,
+            'network': self._network_correction.to_state(),
+            'models': {name: costs.to_state() for name, costs in self.costs.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any], age_s: float) -> None:
+        """
+        Go on from a saved state where it is young and sound, else stay as calibrated.
+
+        :param age_s: how long ago it was saved, in seconds.
+        """
+        network = self.config.network
+        ratio = network.quantile(self._quantile) / self._network_mean if network.mean else 1.0
+        self._network_correction = Correction.from_state(
+            _table(state, 'network'), age_s, self._quantile, ratio)
+        models = _table(state, 'models')
+        for name, costs in self.costs.items():
+            costs.restore(_table(models, name), age_s, self._quantile)
+        self.refresh_all(0.0)
 
     # ----- replicas
 
@@ -280,6 +358,7 @@ class PoolState:
             replica.next_return = replica.free_at + 0.5 * costs.network
         replica.in_flight[job.frame.id] = job
         self.sent.add(now)
+        self._rate = self.sent.rate(now)
         self.sent_total += 1
         self.offloaded_total += job.offloaded
         self.last_used[job.lane.model] = now
@@ -293,6 +372,7 @@ class PoolState:
         """
         if replica.in_flight.pop(job.frame.id, None) is None:
             return
+        self._judge(job, now, answered=not still_busy)
         if still_busy:
             replica.free_at = max(now, replica.free_at)
             replica.next_return = replica.free_at
@@ -312,3 +392,13 @@ class PoolState:
                     replica.next_return = replica.free_at + 0.5 * costs.network
                     first = False
         self.touch(replica)
+
+    def _judge(self, job: Job, now: float, *, answered: bool) -> None:
+        """Count whether a completion predicted at the routing quantile was kept."""
+        if job.prediction is None:
+            return
+        late = now - job.sent_at > job.prediction.completion
+        # One given up before its predicted completion says nothing either way.
+        if answered or late:
+            self.judged += 1
+            self.covered += not late

@@ -7,7 +7,7 @@ Nothing here looks at the state of this instant: that is routing's business.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
 
 from laimr_ros.control.nouns import Limits, Pool
@@ -28,6 +28,8 @@ class Stream:
     :param ratio: learned correction of its mean.
     :param slo: deadline in seconds.
     :param backlog: frames waiting now.
+    :param ca2: squared coefficient of variation of the times between frames.
+    :param cv: coefficient of variation of the service time; NaN for the model's own.
     """
 
     rate: float
@@ -35,6 +37,13 @@ class Stream:
     ratio: float
     slo: float
     backlog: int = 0
+    ca2: float = 1.0
+    cv: float = math.nan
+
+    @property
+    def spread(self) -> float:
+        """Return the coefficient of variation of the service time."""
+        return self.model.cv if math.isnan(self.cv) else self.cv
 
 
 def predicted_quantile(
@@ -60,12 +69,14 @@ def predicted_quantile(
     if rate > 0.0:
         mean = sum(s.rate * o for s, o in zip(streams, occupancies)) / rate
         second = sum(
-            s.rate * o * o * (1.0 + s.model.cv ** 2) for s, o in zip(streams, occupancies)) / rate
+            s.rate * o * o * (1.0 + s.spread ** 2) for s, o in zip(streams, occupancies)) / rate
         cs2 = max(0.0, second / (mean * mean) - 1.0) if mean > 0.0 else 0.0
-        wait = wait_quantile(part, rate, mean, replicas, cs2=cs2)
+        # Indices of dispersion of independent streams add in proportion to their rates.
+        ca2 = sum(s.rate * s.ca2 for s in streams) / rate
+        wait = wait_quantile(part, rate, mean, replicas, ca2=ca2, cs2=cs2)
     away = network.quantile(part)
     return tuple(
-        wait + lognormal_quantile(mean, s.model.cv, part) + away
+        wait + lognormal_quantile(mean, s.spread, part) + away
         for s, mean in zip(streams, means))
 
 
@@ -82,7 +93,7 @@ def attainable(
 ) -> list[bool]:
     """Return of each stream whether its frames can be on time in a pool without any queue."""
     alone = predicted_quantile(
-        p, [Stream(0.0, s.model, s.ratio, s.slo) for s in streams], max(1, pool.max_replicas),
+        p, [replace(s, rate=0.0) for s in streams], max(1, pool.max_replicas),
         network, pool.max_in_flight)
     return [q <= margin * s.slo for s, q in zip(streams, alone)]
 
@@ -134,8 +145,7 @@ def share_served(
     can = attainable(limits.quantile, streams, pool, network, margin)
 
     def fits(share: float) -> bool:
-        part = [Stream(share * s.rate if c else s.rate, s.model, s.ratio, s.slo)
-                for s, c in zip(streams, can)]
+        part = [replace(s, rate=share * s.rate) if c else s for s, c in zip(streams, can)]
         quantiles = predicted_quantile(
             limits.quantile, part, replicas, network, pool.max_in_flight)
         return all(q <= margin * s.slo for q, s, c in zip(quantiles, part, can)
@@ -169,18 +179,21 @@ class PoolScaler:
         self._low_since = None
         return self.desired
 
-    def decide(self, now: float, up: int, down: int, pool: Pool, limits: Limits) -> int | None:
+    def decide(
+        self, now: float, up: int, down: int, pool: Pool, limits: Limits, *, burst: bool = False
+    ) -> int | None:
         """
         Return the desired number now, or None where nothing is known.
 
         :param up: replicas needed for the forecast.
         :param down: replicas that would do with margin, for the slow rate; never below ``up``.
+        :param burst: a burst alarm is up: no time to take anything away.
         """
         if self.desired is None:
             return None
         desired = min(pool.max_replicas, max(pool.min_replicas, self.desired))
         target = min(pool.max_replicas, max(pool.min_replicas, up, down))
-        if target >= desired:
+        if target >= desired or burst:
             # Between the two margins the number stays: neither too few nor clearly too many.
             if up > desired:
                 desired = min(pool.max_replicas, up)

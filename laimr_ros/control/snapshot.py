@@ -55,9 +55,12 @@ def take_snapshot(controller: Controller, now: float) -> dict[str, Any]:
             'start_up_s': pool.start_up,
             'predicted_p99_s': _number(pool.predicted),
             'measured_p99_s': _number(measured),
+            'coverage': pool.covered / pool.judged if pool.judged else None,
             'models': {
                 model: {'service_s': costs.service, 'network_s': costs.network,
-                        'service_ratio': costs.service_correction.mean_ratio}
+                        'service_ratio': costs.service_correction.mean_ratio,
+                        'service_cv': costs.cv,
+                        'coverage': _number(costs.service_correction.recent_coverage)}
                 for model, costs in pool.costs.items()},
         }
     cameras = {

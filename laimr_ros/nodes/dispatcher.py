@@ -15,6 +15,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from laimr_ros import lifeline
+from laimr_ros.control import memory
 from laimr_ros.control.events import PoolObserved
 from laimr_ros.nodes import dispatcher_parameters as parameters
 from laimr_ros.nodes.background import BackgroundSpin
@@ -29,6 +30,7 @@ from laimr_ros.nodes.parameters import on_change, ParameterError, Values, warn_u
 from laimr_ros.nodes.qos_check import QosWatch
 from laimr_ros.nodes.records import Records
 from laimr_ros.nodes.robots import Robot
+from laimr_ros.nodes.state_file import StateFile
 from laimr_ros.nodes.topics import lane_of, parse_patterns, Source
 import rclpy
 from rclpy.clock import Clock, ClockType
@@ -50,6 +52,8 @@ _FINISH_S = 1.0
 _HANG_S = 2.7
 # Two Python threads share the interpreter; the default of 5 ms would show in every P99.
 _SWITCH_INTERVAL_S = 0.0005
+# What was learned since the last save is lost with a sudden death.
+_SAVE_EVERY_S = 30.0
 _PAUSE_S = 0.001
 
 
@@ -69,6 +73,7 @@ class Dispatcher(Node):
         self._records: Records | None = None
         self._metrics: MetricsServer | None = None
         self._dispatch: DispatchLoop | None = None
+        self._state: StateFile | None = None
         self._closed = threading.Event()
         try:
             self._set_up()
@@ -118,6 +123,13 @@ class Dispatcher(Node):
         self._asked: dict[str, int] = {}
         dispatch = self._dispatch = DispatchLoop(
             parameters.configuration(values), self._tuning(values), self, self._records)
+        if values['state_file']:
+            self._state = StateFile(values['state_file'], self.get_logger().warning)
+            saved = self._state.load()
+            if saved is not None:
+                pools = memory.restore(dispatch.controller, *saved)
+                self.get_logger().info(
+                    f'going on from what was learned {saved[1]:.0f} s ago of pools {pools}')
         dispatch.start()
         dispatch.call(dispatch.set_endpoints, self._endpoints(values))
         self._observed: dict[str, list[Any]] = {}
@@ -138,6 +150,8 @@ class Dispatcher(Node):
         self._closed.set()
         if self._dispatch is not None:
             self._dispatch.stop(_FINISH_S, self._last_report)
+            if self._state is not None:
+                self._state.save(memory.to_state(self._dispatch.controller))
         if self._records is not None:
             self._records.close()
         if self._metrics is not None:
@@ -335,7 +349,15 @@ class Dispatcher(Node):
 
     def _report(self) -> None:
         assert self._dispatch is not None
+        saved = time.monotonic()
         while not self._closed.wait(self._values['diagnostics_period']):
+            if self._state is not None and time.monotonic() - saved >= _SAVE_EVERY_S:
+                saved = time.monotonic()
+                try:
+                    self._state.save(
+                        self._dispatch.ask(memory.to_state, self._dispatch.controller))
+                except (TimeoutError, RuntimeError):
+                    continue
             try:
                 snapshot = self._dispatch.ask(self._snapshot)
             except (TimeoutError, RuntimeError):

@@ -53,6 +53,8 @@ _GENERAL = (
     ParameterSpec('image_qos.reliability', 'best_effort', 'reliability asked of image publishers',
                   choices=('best_effort', 'reliable')),
     ParameterSpec('records_file', '', 'file that gets one JSON line a frame; empty for none'),
+    ParameterSpec('state_file', '', 'file that keeps what was learned of workers over a restart; '
+                  'empty for none'),
     ParameterSpec('records_max_mb', 200.0, 'most space that records take; beyond it the older '
                   'half is given up', 'MB', 0.1, 1e6, live=True),
     ParameterSpec('diagnostics_period', 1.0, 'time between diagnostics', 's', 0.1, 60.0,
