@@ -49,6 +49,7 @@ class FakeApi:
         self.replicas = 1
         self.pods: dict[str, dict[str, Any]] = {}
         self.tokens = {'good'}
+        self.lease: dict[str, Any] | None = None
         #: Versions before this one are forgotten: a watch from there gets 410.
         self.oldest = 0
         self._events: list[tuple[int, str, str, dict[str, Any]]] = []
@@ -74,7 +75,7 @@ class FakeApi:
 
     def kubeconfig(self, directory: Path, token: str = 'good', token_file: str = '') -> str:
         """Write a kubeconfig; return its path."""
-        path = directory / 'kubeconfig'
+        path = directory / f'kubeconfig-{token}'
         user = {'tokenFile': token_file} if token_file else {'token': token}
         path.write_text(yaml.safe_dump({
             'apiVersion': 'v1', 'kind': 'Config', 'current-context': 'fake',
@@ -155,6 +156,10 @@ class FakeApi:
         application.router.add_get('/api/v1/namespaces/default/pods', self._list_pods)
         application.router.add_get(
             '/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers', self._none)
+        leases = '/apis/coordination.k8s.io/v1/namespaces/default/leases'
+        application.router.add_post(leases, self._write_lease)
+        application.router.add_get(f'{leases}/{{name}}', self._get_lease)
+        application.router.add_put(f'{leases}/{{name}}', self._write_lease)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, '127.0.0.1', 0)
@@ -247,6 +252,21 @@ class FakeApi:
                  'message': 'the object has been modified'}, status=409)
         await self._set_replicas(body['spec']['replicas'])
         return await self._get_scale(request)
+
+    async def _get_lease(self, request: web.Request) -> web.StreamResponse:
+        if self.lease is None:
+            return await status(404, 'NotFound')(request)  # type: ignore[return-value]
+        return web.json_response(self.lease)
+
+    async def _write_lease(self, request: web.Request) -> web.StreamResponse:
+        lease = await request.json()
+        known = self.lease['metadata']['resourceVersion'] if self.lease else None
+        if lease['metadata'].get('resourceVersion') != known:
+            return await status(409, 'Conflict')(request)  # type: ignore[return-value]
+        self.version += 1
+        lease['metadata']['resourceVersion'] = str(self.version)
+        self.lease = lease
+        return web.json_response(lease)
 
     async def _none(self, request: web.Request) -> web.Response:
         return web.json_response({'metadata': {}, 'items': []})
