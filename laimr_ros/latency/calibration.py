@@ -296,8 +296,8 @@ def _doubts(found: Fit, rates: Floats) -> list[Refusal]:
     slope = parameters.get('beta')
     if slope is not None and not slope.low > 0.0:
         doubts.append(Refusal(
-            'beta', f'its interval {interval("beta")} holds 0: between {rates.min():.3g} and '
-            f'{rates.max():.3g}/s the service time does not visibly grow; measure at higher '
+            'beta', f'its interval {interval("beta")} is not above 0: between {rates.min():.3g} '
+            f'and {rates.max():.3g}/s the service time does not visibly grow; measure at higher '
             'rates, or longer'))
     exponent = parameters.get('gamma')
     if exponent is not None:
