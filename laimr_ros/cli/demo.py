@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help='number of robots (default %(default)d)')
     parser.add_argument('--rate', type=_seconds, metavar='HZ',
                         help='mean frames per second of each robot (default: params file)')
-    parser.add_argument('--burst-factor', type=_factor, default=4.0, metavar='X',
+    parser.add_argument('--burst-factor', type=_factor, default=6.0, metavar='X',
                         help='rate multiplier of the burst in the middle; 1 for no burst '
                              '(default %(default)g)')
     parser.add_argument('--images', type=Path, metavar='DIR',
