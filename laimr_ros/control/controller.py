@@ -172,6 +172,7 @@ class Controller:
             return
         camera.last_captured = max(camera.last_captured, frame.captured)
         lane.arrivals.add(now)
+        self._router.arrived(now, frame.lane)
         if now >= job.limit:
             self._end(now, job, Outcome.EXPIRED, 'older than its deadline on arrival')
             return
@@ -183,6 +184,8 @@ class Controller:
             # Nothing of this lane waits, so nothing is overtaken by sending at once.
             decision = self._router.decide(job, now)
             if decision.verdict is Verdict.SEND:
+                if not decision.late:
+                    decision = self._router.explore(job, now, decision, lane.arrivals)
                 self._send(now, job, decision)
                 return
         else:
@@ -238,6 +241,7 @@ class Controller:
         self.cameras[job.frame.camera].owed = math.inf
         pool.send(replica, job, now, costs)
         self._planner.sent(now, lane.name, pool.config.name)
+        self._router.sent(now, job, pool)
         self._actions.append(Send(
             job.frame, pool.config.name, replica.name, lane.model, job.limit - now,
             job.prediction, job.offloaded))
@@ -292,6 +296,7 @@ class Controller:
         network = max(0.0, trip - event.queue - service)
         pool.take_back(replica, job, now, still_busy=False)
         pool.learn(job.lane.model, service, network)
+        self._router.learned(now, pool.config.name, job.lane.model)
         replica.answered()
         camera = self.cameras[job.frame.camera]
         if camera.last_answered > job.frame.captured:
@@ -415,6 +420,7 @@ class Controller:
             self._remove_replica(now, known, 'moved to another pool')
         self._replicas[event.replica] = pool.add(event.replica)
         pool.refresh_all(now)
+        self._router.refresh(now)
         self._dispatch(now)
 
     def _replica_draining(self, now: float, event: ReplicaDraining) -> None:
@@ -514,6 +520,7 @@ class Controller:
     def _scale(self, now: float) -> None:
         for pool in self.pools.values():
             pool.refresh_all(now)
+        self._router.refresh(now)
         for name, replicas in self._planner.plan(now):
             self._actions.append(Scale(name, replicas))
 
@@ -588,6 +595,8 @@ class Controller:
             lanes[name] = known
         self.lanes = lanes
         queues = {name: lane.queue for name, lane in lanes.items()}
-        self._router = Router(pools, queues, limits.probe_interval)
+        self._router = Router(
+            pools, queues, limits.probe_interval, exploration=limits.exploration,
+            previous=getattr(self, '_router', None))
         previous = getattr(self, '_planner', None)
         self._planner = Planner(configuration, pools, lanes, previous)

@@ -9,6 +9,8 @@ import math
 
 from laimr_ros.latency.model import Network, PowerLaw, ServiceModel
 
+POLICIES = ('laimr', 'laimr_paper')
+
 
 class ConfigurationError(ValueError):
     """A configuration cannot be used; the message names the thing, the value and the fix."""
@@ -151,6 +153,9 @@ class Limits:
     :param max_attempts: sends of one frame, the first included.
     :param probe_interval: a pool predicted to be too slow is tried again after so many seconds.
     :param suspend_after: consecutive failures after which a replica is left alone for a while.
+    :param exploration: share of frames that may go to a pool not preferred, so that its model
+        stays known; 0 for none.
+    :param rho_low: utilisation under which policy ``laimr_paper`` removes a replica.
     """
 
     quantile: float = 0.99
@@ -165,6 +170,8 @@ class Limits:
     max_attempts: int = 3
     probe_interval: float = 5.0
     suspend_after: int = 3
+    exploration: float = 0.01
+    rho_low: float = 0.3
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -182,6 +189,10 @@ class Limits:
         for name in ('max_attempts', 'suspend_after'):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f'{name} is {getattr(self, name)}: give 1 or more')
+        for name in ('exploration', 'rho_low'):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise ConfigurationError(f'{name} is {value}: give a number from 0 to below 1')
 
 
 @dataclass(frozen=True)
@@ -189,6 +200,8 @@ class Configuration:
     """
     Everything the controller is told about the world; replaced as a whole when it changes.
 
+    :param policy: who decides: ``laimr``, or ``laimr_paper`` for arXiv 2505.07417, Algorithm 1,
+        as published.
     :raises ConfigurationError: if lanes, pools and instances do not fit together.
     """
 
@@ -196,9 +209,13 @@ class Configuration:
     pools: Mapping[str, Pool]
     instances: Mapping[str, Instance] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    policy: str = 'laimr'
 
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
+        if self.policy not in POLICIES:
+            raise ConfigurationError(
+                f'policy is {self.policy!r}: use one of {list(POLICIES)}')
         if not self.lanes:
             raise ConfigurationError('there is no lane: configure at least one')
         for kind, things in (('lane', self.lanes), ('pool', self.pools)):
@@ -225,6 +242,15 @@ class Configuration:
 
 
 __all__ = [
-    'Configuration', 'ConfigurationError', 'Frame', 'Instance', 'Lane', 'Limits', 'Network',
-    'Outcome', 'Pool', 'PowerLaw',
+    'POLICIES',
+    'Configuration',
+    'ConfigurationError',
+    'Frame',
+    'Instance',
+    'Lane',
+    'Limits',
+    'Network',
+    'Outcome',
+    'Pool',
+    'PowerLaw',
 ]

@@ -7,9 +7,18 @@ from enum import Enum
 import math
 
 from laimr_ros.control.actions import Prediction
+from laimr_ros.control.budgets import OffloadBucket
 from laimr_ros.control.jobs import Job
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.pools import Costs, PoolState, Replica
+from laimr_ros.latency.arrivals import Arrivals, WindowRate
+from laimr_ros.latency.exploration import Explorer
+
+# Seconds until a frame may look for stale pools again, once there were none.
+_EXPLORE_AGAIN = 1.0
+_OFFLOAD_WINDOW = 5.0
+# A pool a lane may use, its model, and what offloading to it takes.
+_Place = tuple[PoolState, str, 'OffloadBucket | None']
 
 
 class Verdict(Enum):
@@ -56,24 +65,98 @@ class Router:
     Frames are held here and pulled by free replicas (one shared queue a lane), so a pool
     behaves as G/G/c. The first pool of the lane that is predicted on time at the routing
     quantile gets the frame, at once or by waiting for it; later pools are offload targets.
+
+    Offloading takes a token of the target, refilled at the rate that the target's own lanes
+    leave. The bucket paces, it never makes a frame late by prediction: without a token a frame
+    tries the next pool, else waits for a token, but only while it has more than one service
+    time to spare; then it goes all the same.
+
+    :param probe_interval: a pool predicted too slow is tried again after so many seconds.
+    :param exploration: share of frames that may go to a pool not preferred.
+    :param previous: the router until now; what it knows of the same pools is kept.
     """
 
     def __init__(
         self, pools: Mapping[str, PoolState], queues: Mapping[str, LaneQueue],
-        probe_interval: float
+        probe_interval: float, *, exploration: float = 0.0, previous: Router | None = None
     ) -> None:
         """Look at the controller's own pools and queues."""
         self._probe_interval = probe_interval
-        self._lane_pools: dict[str, tuple[tuple[PoolState, str], ...]] = {}
+        self._pools = pools
+        self._queues = queues
+        self._exploration = exploration
+        self._explorer = Explorer(exploration)
+        self._explore_after = -math.inf
+        self._buckets: dict[str, OffloadBucket] = {}
+        self._offloaded: dict[str, WindowRate] = {}
+        if previous is not None:
+            if previous._exploration == exploration:
+                self._explorer = previous._explorer
+            self._buckets = {n: b for n, b in previous._buckets.items() if n in pools}
+            self._offloaded = {n: r for n, r in previous._offloaded.items() if n in pools}
+        self._lane_pools: dict[str, tuple[_Place, ...]] = {}
         self._ahead: dict[tuple[str, str], Sequence[LaneQueue]] = {}
         for name, queue in queues.items():
             lane = queue.lane
-            self._lane_pools[name] = tuple((pools[p], lane.model) for p in lane.pools)
             for pool in lane.pools:
                 # Frames of lanes with longer deadlines do not stand before this lane's.
                 self._ahead[name, pool] = tuple(
                     q for q in queues.values()
                     if pool == q.lane.pools[0] and q.lane.slo <= lane.slo)
+        self._line_up()
+
+    def _line_up(self) -> None:
+        """List each lane's pools; without a bucket offloading to a pool is free."""
+        for name, queue in self._queues.items():
+            lane = queue.lane
+            self._lane_pools[name] = tuple(
+                (self._pools[p], lane.model, self._buckets.get(p) if rank else None)
+                for rank, p in enumerate(lane.pools))
+
+    @property
+    def explored(self) -> int:
+        """Return how many frames went to a pool that was not preferred, to learn."""
+        return self._explorer.explored
+
+    def bucket(self, pool: str) -> OffloadBucket | None:
+        """Return what offloading to a pool takes; None before :meth:`refresh`."""
+        return self._buckets.get(pool)
+
+    def arrived(self, now: float, lane: str) -> None:
+        """Note that a frame arrived; the state of this instant says all about it."""
+
+    def learned(self, now: float, pool: str, model: str) -> None:
+        """Note that a frame's answer renewed what is known of a model in a pool."""
+        self._explorer.used(f'{pool}/{model}', now)
+
+    def sent(self, now: float, job: Job, pool: PoolState) -> None:
+        """Note that a frame was sent: what is offloaded takes a token, if there is one."""
+        if job.offloaded:
+            name = pool.config.name
+            bucket = self._buckets.get(name)
+            if bucket is not None:
+                bucket.take(now)
+                self._offloaded[name].add(now)
+
+    def refresh(self, now: float) -> None:
+        """Refill the buckets at the rates that pools' own lanes leave; a few times a second."""
+        targets = {p for q in self._queues.values() for p in q.lane.pools[1:]}
+        known = len(self._buckets)
+        for name in targets:
+            bucket = self._buckets.get(name)
+            if bucket is None:
+                bucket = self._buckets[name] = OffloadBucket()
+                self._offloaded[name] = WindowRate(_OFFLOAD_WINDOW)
+            pool = self._pools[name]
+            own = pool.sent.rate(now) - self._offloaded[name].rate(now)
+            # A replica that takes one frame at a time is idle while the answer travels.
+            times = [
+                max(costs.service, (costs.service + costs.network) / pool.config.max_in_flight)
+                for costs in (pool.costs[q.lane.model] for q in self._queues.values()
+                              if name in q.lane.pools)]
+            bucket.refill_at(now, pool.ready, sum(times) / len(times), own)
+        if len(self._buckets) != known:
+            self._line_up()
 
     def decide(
         self, job: Job, now: float, *, at_head: bool = False, last_chance: bool = False
@@ -93,10 +176,11 @@ class Router:
         fallback_mean = math.inf
         fastest = math.inf
         depart_by = -math.inf
+        token_at = math.inf
         hold: PoolState | None = None
         some_ready = False
         lane = job.lane
-        for pool, model in self._lane_pools[lane.name]:
+        for pool, model, bucket in self._lane_pools[lane.name]:
             ready = pool.ready
             if ready == 0:
                 continue
@@ -114,6 +198,10 @@ class Router:
             if replica is not None:
                 wait = pool.wait(replica, now, costs) if replica.in_flight else 0.0
                 if wait + high <= remaining:
+                    spare = remaining - wait - high - costs.service
+                    if bucket is not None and spare > 0.0 and not bucket.has(now):
+                        token_at = min(token_at, now + spare, bucket.next_token(now))
+                        continue
                     decision = Decision(Verdict.SEND)
                     decision.pool, decision.replica = pool, replica
                     decision.costs, decision.wait = costs, wait
@@ -138,7 +226,10 @@ class Router:
                 if wait + high <= remaining:
                     hold = pool
         if hold is not None:
-            return Decision(Verdict.HOLD, self._review(depart_by, job, fastest, now))
+            return Decision(
+                Verdict.HOLD, min(token_at, self._review(depart_by, job, fastest, now)))
+        if token_at < math.inf:
+            return Decision(Verdict.HOLD, token_at)
         if fallback is not None:
             return fallback
         if not some_ready:
@@ -151,6 +242,41 @@ class Router:
     def _review(depart_by: float, job: Job, fastest: float, now: float) -> float:
         return depart_by if depart_by > now else job.limit - fastest
 
+    def explore(self, job: Job, now: float, best: Decision, arrivals: Arrivals) -> Decision:
+        """
+        Return where a frame may go instead, so that a stale model is renewed; else ``best``.
+
+        Only to a pool where it is predicted on time as well, and never while the burst alarm of
+        its lane is up.
+
+        :param best: where it would go by preference, on time.
+        :param arrivals: of its lane.
+        """
+        explorer = self._explorer
+        places = self._lane_pools[job.lane.name]
+        if len(places) < 2 or not explorer.due(burst=False) or now < self._explore_after:
+            return best
+        assert best.pool is not None
+        choices: dict[str, Decision] = {}
+        remaining = job.deadline - now
+        for pool, model, bucket in places:
+            replica = pool.best() if pool is not best.pool and pool.ready else None
+            if replica is None or (bucket is not None and not bucket.has(now)):
+                continue
+            costs = pool.costs[model]
+            wait = pool.wait(replica, now, costs)
+            if wait + costs.network_high + costs.service_high <= remaining:
+                choice = choices[f'{pool.config.name}/{model}'] = Decision(Verdict.SEND)
+                choice.pool, choice.replica = pool, replica
+                choice.costs, choice.wait = costs, wait
+        chosen = None
+        if choices and not arrivals.bursting(now):
+            chosen = explorer.choose(now, f'{best.pool.config.name}/{job.lane.model}', choices)
+        if chosen is None:
+            self._explore_after = now + _EXPLORE_AGAIN
+            return best
+        return choices[chosen]
+
     def probe(self, job: Job, now: float) -> Decision | None:
         """
         Return where a hopeless frame may go to learn whether the pool is still that slow.
@@ -159,7 +285,7 @@ class Router:
         """
         if job.limit <= now:
             return None
-        for pool, model in self._lane_pools[job.lane.name]:
+        for pool, model, _ in self._lane_pools[job.lane.name]:
             if now - pool.last_used.get(model, -math.inf) < self._probe_interval:
                 continue
             replica = pool.best()

@@ -13,6 +13,7 @@ from laimr_ros.control.nouns import (
     Lane,
     Limits,
     Network,
+    POLICIES,
     Pool,
     PowerLaw,
 )
@@ -35,6 +36,9 @@ _GENERAL = (
     ParameterSpec('lane_names', ['balanced'], 'names of the lanes (quality classes)'),
     ParameterSpec('pool_names', ['edge'], 'names of the pools of equal replicas'),
     ParameterSpec('instance_names', [], 'names of the hardware tiers whose load pools share'),
+    ParameterSpec('policy', 'laimr', 'who routes and scales: laimr, or laimr_paper for the '
+                  "paper's Algorithm 1 with its mean model, to compare with", live=True,
+                  choices=POLICIES),
     ParameterSpec('default_lane', '', 'lane of robots that no lanes.<lane>.robots names; empty '
                   'for the first lane', live=True),
     ParameterSpec('bridge', 'local_bridge', 'name of the bridge node that holds the replicas, '
@@ -87,6 +91,11 @@ _LIMITS = (
                   'long', 's', 0.1, 3600.0, live=True),
     ParameterSpec('suspend_after', 3, 'failures in a row after which a replica is left alone for '
                   'a while', '', 1, 1000, live=True),
+    ParameterSpec('exploration', 0.01, 'share of frames that may go to a pool not preferred, if '
+                  'they are on time there too, so that its latency stays known; 0 for none', '',
+                  0.0, 0.5, live=True),
+    ParameterSpec('rho_low', 0.3, 'utilisation under which policy laimr_paper removes a replica',
+                  '', 0.0, 0.99, live=True),
 )
 
 
@@ -223,7 +232,7 @@ def configuration(values: Mapping[str, Any]) -> Configuration:
         get = _getter(values, f'instances.{name}.')
         instances[name] = Instance(name, get('capacity'), get('background'))
     limits = Limits(**{f.name: values[f.name] for f in fields(Limits)})
-    return Configuration(lanes, pools, instances, limits)
+    return Configuration(lanes, pools, instances, limits, values['policy'])
 
 
 def check(values: Mapping[str, Any], namespace: str) -> None:

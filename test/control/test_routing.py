@@ -8,6 +8,7 @@ from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Frame, Lane, Limits, Pool
 from laimr_ros.control.pools import PoolState
 from laimr_ros.control.routing import Router, Verdict
+from laimr_ros.latency.arrivals import Arrivals
 import pytest
 
 # The least network time that is believed, 0.1 ms, is within this.
@@ -201,3 +202,133 @@ def test_a_lane_without_its_edge_uses_the_order_it_has() -> None:
         [make_lane('lane', 1.0, 'cloud', 'edge')], [make_pool('edge'), make_pool('cloud')],
         edge=1, cloud=1)
     assert place.router.decide(place.job(), 0.0).pool is place.pools['cloud']
+
+
+# ----- tokens for offloading
+
+def test_an_offloaded_frame_takes_a_token_and_without_one_waits_for_the_next() -> None:
+    # The edge takes 3 s: everything goes to the cloud, at 0.85 / 0.11 = 7.7 frames/s.
+    place = edge_and_cloud(2.0, edge=3.0, cloud=0.05, clouds=1)
+    place.pools['cloud'].reconfigure(
+        make_pool('cloud', 0.05, network=0.06, max_in_flight=9), Limits(), 0.0)
+    place.router.refresh(0.0)
+    bucket = place.router.bucket('cloud')
+    assert bucket is not None and bucket.rate == pytest.approx(0.85 / 0.05, rel=0.01)
+    first = place.job()
+    decision = place.router.decide(first, 0.0)
+    assert decision.verdict is Verdict.SEND
+    first.offloaded = True
+    place.router.sent(0.0, first, place.pools['cloud'])
+    assert bucket.taken == 1
+    # One replica: one token at most was saved up.
+    held = place.router.decide(place.job(), 0.0)
+    assert held.verdict is Verdict.HOLD
+    assert held.review_at == pytest.approx(0.05 / 0.85, rel=0.01)
+    assert place.router.decide(place.job(), held.review_at + 1e-6).verdict is Verdict.SEND
+
+
+def test_a_frame_with_no_time_to_spare_goes_without_a_token() -> None:
+    place = edge_and_cloud(2.0, edge=3.0, cloud=0.05)
+    place.router.refresh(0.0)
+    bucket = place.router.bucket('cloud')
+    assert bucket is not None
+    while bucket.take(0.0):
+        pass
+    job = place.job()
+    # On time by the cloud: 0.11; a service time more to spare: 0.16 s before its deadline.
+    assert place.router.decide(job, 0.0).verdict is Verdict.HOLD
+    assert place.router.decide(place.job(-1.839), 0.0).verdict is Verdict.HOLD
+    late = place.router.decide(place.job(-1.841), 0.0)
+    assert late.verdict is Verdict.SEND and not late.late
+
+
+def test_a_pool_busy_with_its_own_lane_leaves_no_tokens_but_loses_no_frame() -> None:
+    lanes = [make_lane('lane', 0.5, 'edge', 'cloud'), make_lane('own', 1.0, 'cloud')]
+    place = Place(lanes, [make_pool('edge', 1.0), make_pool('cloud', 0.1)], edge=1, cloud=1)
+    for k in range(45):
+        place.pools['cloud'].sent.add(k / 9.0)
+    place.router.refresh(5.0)
+    bucket = place.router.bucket('cloud')
+    # 9 frames/s of its own, of 0.85 * 10.
+    assert bucket is not None and bucket.rate == 0.0
+    assert place.router.decide(place.job(5.0), 5.0).review_at == pytest.approx(5.3, abs=NEAR)
+    assert place.router.decide(place.job(5.0), 5.31).verdict is Verdict.SEND
+    # Its own lane needs none.
+    assert place.router.decide(place.job(5.0, 'own'), 5.0).verdict is Verdict.SEND
+
+
+def test_a_third_pool_with_a_token_is_taken_before_one_waits() -> None:
+    place = Place(
+        [make_lane('lane', 0.5, 'edge', 'near', 'far')],
+        [make_pool('edge', 1.0), make_pool('near', 0.1), make_pool('far', 0.1, network=0.1)],
+        edge=1, near=1, far=1)
+    place.router.refresh(0.0)
+    assert place.router.decide(place.job(), 0.0).pool is place.pools['near']
+    near = place.router.bucket('near')
+    assert near is not None and near.take(0.0)
+    assert place.router.decide(place.job(), 0.0).pool is place.pools['far']
+
+
+def test_a_new_router_keeps_what_the_old_one_spent() -> None:
+    place = edge_and_cloud(2.0, edge=3.0)
+    place.router.refresh(0.0)
+    bucket = place.router.bucket('cloud')
+    assert bucket is not None and bucket.take(0.0)
+    place.router = Router(place.pools, place.queues, 5.0, previous=place.router)
+    assert place.router.decide(place.job(), 0.0).verdict is Verdict.HOLD
+
+
+# ----- exploration
+
+def explored(
+    place: Place, frames: int, *, share: float = 0.01, arrivals: Arrivals | None = None
+) -> list[str]:
+    """Return the pools that frames, ten a second and each answered at once, went to."""
+    place.router = Router(place.pools, place.queues, 5.0, exploration=share)
+    went = []
+    for k in range(frames):
+        now = 100.0 + 0.1 * k
+        job = place.job(now)
+        best = place.router.decide(job, now)
+        decision = place.router.explore(job, now, best, arrivals or Arrivals())
+        assert decision.pool is not None and decision.verdict is Verdict.SEND
+        assert now + decision.prediction().completion <= job.deadline
+        went.append(decision.pool.config.name)
+        place.router.learned(now, went[-1], 'm')
+    return went
+
+
+def test_a_frame_in_a_hundred_renews_a_stale_pool() -> None:
+    went = explored(edge_and_cloud(0.5), 1000)
+    # The cloud is stale once it was not used for 10 s, which is 100 frames here.
+    assert 8 <= went.count('cloud') <= 10
+    assert went.index('cloud') == 99
+
+
+def test_no_frame_explores_where_it_would_be_late_or_when_it_is_turned_off() -> None:
+    assert set(explored(edge_and_cloud(0.2, network=0.2), 500)) == {'edge'}
+    assert set(explored(edge_and_cloud(0.5), 500, share=0.0)) == {'edge'}
+    assert set(explored(edge_and_cloud(0.5, clouds=0), 500)) == {'edge'}
+
+
+def test_no_frame_explores_in_a_burst() -> None:
+    class Bursting(Arrivals):
+        def bursting(self, now: float) -> bool:
+            return True
+
+    assert set(explored(edge_and_cloud(0.5), 500, arrivals=Bursting())) == {'edge'}
+
+
+def test_a_frame_explores_only_with_a_token() -> None:
+    place = edge_and_cloud(0.5)
+    place.router = Router(place.pools, place.queues, 5.0, exploration=1.0)
+    place.router.refresh(0.0)
+    bucket = place.router.bucket('cloud')
+    assert bucket is not None and bucket.take(0.0)
+    job = place.job()
+    best = place.router.decide(job, 0.0)
+    assert place.router.explore(job, 0.0, best, Arrivals()) is best
+    later = place.job(2.0)
+    best = place.router.decide(later, 2.0)
+    explores = place.router.explore(later, 2.0, best, Arrivals())
+    assert explores.pool is place.pools['cloud']
