@@ -30,9 +30,9 @@ from laimr_ros.control.events import (
 from laimr_ros.control.jobs import Job, Stage
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration, Outcome
-from laimr_ros.control.planning import Planner
+from laimr_ros.control.policies import make_policy
 from laimr_ros.control.pools import PoolState, Replica
-from laimr_ros.control.routing import Decision, Router, Verdict
+from laimr_ros.control.routing import Decision, Verdict
 from laimr_ros.control.snapshot import take_snapshot
 from laimr_ros.control.statistics import RecentLatencies
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
@@ -594,9 +594,6 @@ class Controller:
                     known.arrivals = Arrivals(*windows)
             lanes[name] = known
         self.lanes = lanes
-        queues = {name: lane.queue for name, lane in lanes.items()}
-        self._router = Router(
-            pools, queues, limits.probe_interval, exploration=limits.exploration,
-            previous=getattr(self, '_router', None))
-        previous = getattr(self, '_planner', None)
-        self._planner = Planner(configuration, pools, lanes, previous)
+        self._policy = make_policy(
+            configuration, pools, lanes, getattr(self, '_policy', None))
+        self._router, self._planner = self._policy

@@ -53,11 +53,13 @@ def make_lane(name: str = 'lane', slo: float = 1.0, *pools: str, **fields: Any) 
     return Lane(name, slo=slo, pools=pools or ('edge',), **fields)
 
 
-def configure(lanes: Iterable[Lane], pools: Iterable[Pool], **limits: Any) -> Configuration:
+def configure(
+    lanes: Iterable[Lane], pools: Iterable[Pool], policy: str = 'laimr', **limits: Any
+) -> Configuration:
     """Return a configuration of these lanes and pools."""
     return Configuration(
         {lane.name: lane for lane in lanes}, {pool.name: pool for pool in pools},
-        limits=Limits(**limits))
+        limits=Limits(**limits), policy=policy)
 
 
 def only(actions: Iterable[Action], kind: type[T]) -> list[T]:

@@ -46,7 +46,8 @@ def configurations(draw: st.DrawFn) -> Configuration:
             model=draw(st.sampled_from(['m', 'n'])), supersede=draw(st.booleans()),
             max_queue=draw(st.sampled_from([1, 3, 1000])), late_answers=draw(st.booleans())))
     return configure(
-        lanes, pools, max_attempts=draw(st.integers(1, 4)),
+        lanes, pools, draw(st.sampled_from(['laimr', 'laimr', 'laimr_paper'])),
+        exploration=draw(st.sampled_from([0.0, 0.01, 0.5])), max_attempts=draw(st.integers(1, 4)),
         suspend_after=draw(st.integers(1, 3)), probe_interval=draw(st.sampled_from([0.1, 5.0])),
         stabilisation=draw(st.sampled_from([0.0, 1.0, 30.0])),
         routing_quantile=draw(st.sampled_from([0.5, 0.95])))
