@@ -1,4 +1,4 @@
-"""Does the predicted P99 hold, and does it hold again after the world has changed?"""
+"""Test that the predicted P99 holds, and holds again after the world has changed."""
 
 from __future__ import annotations
 
