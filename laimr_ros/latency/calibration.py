@@ -253,10 +253,14 @@ def _told(
             refused.setdefault(doubt.parameter, doubt)
         # Without `alpha` the form is still right where it was measured, a simpler one is not.
         if found is not None and all(doubt.parameter == 'alpha' for doubt in doubts):
-            return found, tuple(refused.values())
-    # A constant can always be told: its only doubt would be that there are no frames.
-    return fit(observations, Constant(), replicates=replicates, seed=seed), tuple(
-        refused.values())
+            break
+    else:
+        # A constant can always be told: its only doubt would be that there are no frames.
+        found, doubts = fit(observations, Constant(), replicates=replicates, seed=seed), []
+    assert found is not None
+    # What a richer form could not tell, the one that was taken may.
+    told = set(found.curve.names) - {doubt.parameter for doubt in doubts}
+    return found, tuple(r for name, r in refused.items() if name not in told)
 
 
 def _doubts_before(curve: Curve, observations: Observations) -> list[Refusal]:

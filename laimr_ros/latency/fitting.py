@@ -135,8 +135,8 @@ def fit(
     if blocks < 30:
         drawn = random.standard_normal((replicates, blocks)) * math.sqrt(
             float(np.mean(standard ** 2)))
-    found = _refit(curve, values, rate, mean * (1.0 + np.sqrt(variance) * drawn),
-                   mean * np.sqrt(variance))
+    found = _refit(curve, values, *_by_rate(
+        rate, mean * (1.0 + np.sqrt(variance) * drawn), mean * np.sqrt(variance)))
     tail = 0.5 * (1.0 - level)
     wider = float(stats.t.ppf(1.0 - tail, free) / stats.norm.ppf(1.0 - tail))
     low = values + wider * (np.quantile(found, tail, axis=0) - values)
@@ -212,6 +212,15 @@ def _blocks(
     share = len(count) / max(1, len(count) - parameters)
     between = max(0.0, float(np.mean(mean ** 2)) * share - within * float(np.mean(1.0 / count)))
     return rate, mean, np.maximum(between + within / count, 1e-18), math.sqrt(between)
+
+
+def _by_rate(rate: Floats, service: Floats, deviation: Floats) -> tuple[Floats, Floats, Floats]:
+    """Put the points of one rate together: to least squares their weighted mean is as good."""
+    rates, place = np.unique(rate, return_inverse=True)
+    share = np.zeros((len(rate), len(rates)))
+    share[np.arange(len(rate)), place] = deviation ** -2.0
+    weight = share.sum(axis=0)
+    return rates, service @ (share / weight), weight ** -0.5
 
 
 def _refit(

@@ -114,10 +114,16 @@ def test_one_rate_gives_a_constant() -> None:
 
 
 def test_no_growth_refuses_beta_and_gamma() -> None:
-    found = calibrate(measured(4, frames=60, law=PowerLaw(0.2)))
-    assert {refusal.parameter for refusal in found.refused} == {'beta', 'gamma'}
-    assert found.power_law().alpha == pytest.approx(0.2, rel=0.03)
-    assert found.power_law().beta == 0.0
+    both = 0
+    for seed in range(5):
+        found = calibrate(measured(seed, frames=60, law=PowerLaw(0.2)), replicates=100)
+        refused = {refusal.parameter for refusal in found.refused}
+        # One interval of 95 % in forty lies above 0 by chance; the slope is next to none then.
+        assert {'gamma'} <= refused <= {'beta', 'gamma'}
+        both += 'beta' in refused
+        for rate in (0.0, 3.0, 6.0):
+            assert found.power_law().mean(rate, 1) == pytest.approx(0.2, rel=0.06)
+    assert both >= 3
 
 
 def test_high_rates_alone_refuse_alpha_and_keep_the_curve() -> None:
