@@ -80,9 +80,7 @@ class Cell:
     def close(self) -> None:
         """Remove what runs."""
         self.kubelet.close()
-        self.kube('DELETE', self.workload)
-        self.kube(
-            'DELETE', f'/api/v1/namespaces/{self.namespace}/pods', {'gracePeriodSeconds': 0})
+        clear(self.kube, self.namespace)
 
     def _has_account(self) -> bool:
         try:
@@ -90,6 +88,21 @@ class Cell:
         except Exception:
             return False
         return True
+
+
+def clear(kube: Kube, namespace: str) -> None:
+    """Delete workloads and pods, which would take room on the node for ever."""
+    def is_clear() -> bool:
+        left = 0
+        for path in (
+                f'/apis/apps/v1/namespaces/{namespace}/deployments',
+                f'/apis/apps/v1/namespaces/{namespace}/replicasets',
+                f'/api/v1/namespaces/{namespace}/pods'):
+            left += len(kube('GET', path)['items'])
+            kube('DELETE', path, {'gracePeriodSeconds': 0})
+        return not left
+
+    eventually(is_clear, f'nothing is left in {namespace}')
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import shutil
 from typing import Any
 
 from control_plane import ControlPlane, eventually
-from kubernetes_cell import cell, WORKLOAD
+from kubernetes_cell import cell, clear, WORKLOAD
 from laimr_ros.cli.deploy import render
 from laimr_ros.cli.main import main
 import pytest
@@ -118,6 +118,7 @@ def test_kustomize_and_apply(
     if overlay == 'external-metric':
         plane.admin('DELETE', '/apis/apiregistration.k8s.io/v1/apiservices/'
                     'v1beta1.external.metrics.k8s.io')
+    clear(plane.admin, namespace)
     plane.admin('DELETE', f'/api/v1/namespaces/{namespace}')
 
 
@@ -141,6 +142,7 @@ def test_what_is_rendered_is_taken(plane: ControlPlane, crds: None, drive: str) 
     if drive == 'external_metric':
         plane.admin('DELETE', '/apis/apiregistration.k8s.io/v1/apiservices/'
                     'v1beta1.external.metrics.k8s.io')
+    clear(plane.admin, namespace)
     plane.admin('DELETE', f'/api/v1/namespaces/{namespace}')
 
 

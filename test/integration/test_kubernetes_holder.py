@@ -64,7 +64,9 @@ def test_a_full_cluster_is_told_and_not_counted_on(plane: ControlPlane) -> None:
         text = eventually(
             complaint(holder, '4 of 7'), 'four wait', explain=say(holder))
         assert text == '4 of 7 replicas cannot be scheduled: Insufficient cpu'
-        eventually(lambda: holder.observe('edge').count(READY) == 3, 'three are ready')
+        eventually(
+            lambda: holder.observe('edge').count(READY) == 3, 'three are ready',
+            explain=say(holder))
         status = holder.observe('edge')
         assert status.count(ReplicaState.STARTING) == 0
         assert status.count(ReplicaState.FAILED) == 4
@@ -290,7 +292,6 @@ def test_a_selector_of_two_workloads_is_one_clear_line(plane: ControlPlane) -> N
             text = eventually(complaint(holder, 'deployment/stranger'), 'it is said')
             assert 'make the selector narrower' in text and '\n' not in text
             eventually(ready(holder, 1), 'its own only', explain=say(holder))
-        plane.admin('DELETE', f'{home.workload.rpartition("/")[0]}/stranger')
 
 
 def test_unknown_context_and_two_pools_of_one_workload(plane: ControlPlane) -> None:

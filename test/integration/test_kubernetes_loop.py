@@ -210,6 +210,7 @@ def test_the_api_server_is_killed_for_half_a_minute_under_load(
         killed = time.monotonic()
         time.sleep(15.0)
         ready = loop.pool('ready')
+        during = all_accounted(loop)
         # More is wanted while nobody can be asked for it.
         loop.set_rate(4.0)
         time.sleep(max(0.0, killed + 30.0 - time.monotonic()))
@@ -226,6 +227,9 @@ def test_the_api_server_is_killed_for_half_a_minute_under_load(
         f'{before} -> {after}')
     assert took <= 5.0
     assert ready is not None and ready >= replicas
+    # With the load as before, nothing shows that the server is away.
+    assert all(during[e] == before[e] for e in ('failed', 'rejected', 'expired')), during
+    assert during['answered'] - before['answered'] > 50
     assert after['failed'] == before['failed'] and after['rejected'] == before['rejected']
     assert after['answered'] - before['answered'] > 100
     all_accounted(loop)
