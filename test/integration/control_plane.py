@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 import datetime
+import http.client
 import ipaddress
 import json
 import os
@@ -87,6 +88,9 @@ class Kube:
                 return json.loads(reply.read() or b'{}')
         except urllib.error.HTTPError as error:
             raise KubeError(error.code, error.read().decode()) from None
+        except http.client.HTTPException as error:
+            # A server that is killed cuts off what it was about to say.
+            raise OSError(f'no answer: {error}') from None
 
     def patch(self, path: str, body: Any) -> Any:
         """Merge-patch."""
@@ -115,7 +119,7 @@ class Kube:
                         yield event['type'], event['object']
                         if stop.is_set():
                             return
-            except (OSError, KubeError, ValueError):
+            except (OSError, KubeError, ValueError, http.client.HTTPException):
                 stop.wait(0.05)
 
 
