@@ -43,6 +43,16 @@ def run(args: argparse.Namespace) -> int:
     if args.images is not None and args.video is not None:
         print('laimr demo: give --images or --video, not both', file=sys.stderr)
         return 2
+    from laimr_ros.cameras.sources.base import CameraError
+    from laimr_ros.cameras.sources.files import DirectorySource, VideoSource
+    try:
+        if args.images is not None:
+            DirectorySource(str(args.images), warn=_say).read()
+        if args.video is not None:
+            VideoSource(str(args.video)).read()
+    except CameraError as error:
+        print(f'laimr demo: {error}', file=sys.stderr)
+        return 2
     try:
         import rclpy  # noqa: F401
     except ImportError as error:
@@ -55,6 +65,10 @@ def run(args: argparse.Namespace) -> int:
     except DemoError as error:
         print(f'laimr demo: {error}', file=sys.stderr)
         return 1
+
+
+def _say(text: str) -> None:
+    print(f'laimr demo: {text}', file=sys.stderr)
 
 
 def _number(text: str, low: float, what: str) -> float:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import cv2
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from laimr_ros.nodes.executor import make_executor, spin
 import numpy as np
 import rclpy
@@ -43,6 +44,7 @@ class Observer:
         """Subscribe, and spin in a thread."""
         self._lock = threading.Lock()
         self._history: list[dict[str, Any]] = []
+        self._troubles: dict[str, str] = {}
         self._robots = {name: _Robot() for name in robots}
         self._context = rclpy.Context()
         # Ctrl-C is the demonstration's to handle, not rclpy's.
@@ -50,6 +52,8 @@ class Observer:
         self._node = rclpy.create_node('demo_observer', context=self._context)
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._node.create_subscription(String, '/dispatcher/status', self._on_status, latched)
+        self._node.create_subscription(
+            DiagnosticArray, '/diagnostics', self._on_diagnostics, 10)
         for name in robots:
             self._node.create_subscription(
                 CompressedImage, f'/{name}/image_raw/compressed',
@@ -70,6 +74,16 @@ class Observer:
         with self._lock:
             self._history.append(status)
 
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        with self._lock:
+            for status in message.status:
+                if not status.name.startswith('local_bridge: pool '):
+                    continue
+                if status.level == DiagnosticStatus.ERROR:
+                    self._troubles[status.name] = status.message
+                else:
+                    self._troubles.pop(status.name, None)
+
     def _on_image(self, robot: str, message: CompressedImage) -> None:
         stamp = message.header.stamp
         with self._lock:
@@ -89,6 +103,11 @@ class Observer:
         """Return the dispatcher's last status."""
         with self._lock:
             return self._history[-1] if self._history else None
+
+    def troubles(self) -> list[str]:
+        """Return why pools have no worker, as the bridge says."""
+        with self._lock:
+            return list(self._troubles.values())
 
     def history(self) -> list[dict[str, Any]]:
         """Return every status, oldest first."""

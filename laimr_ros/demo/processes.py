@@ -42,11 +42,11 @@ class Processes:
                 ended.append((name, status))
         return ended
 
-    def last_lines(self, name: str, count: int = 3) -> list[str]:
-        """Return the last lines of a process's log."""
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a process's log, without the blank ones."""
         path = self._logs / f'{name}.log'
         text = path.read_text(errors='replace') if path.exists() else ''
-        return [line for line in text.splitlines() if line.strip()][-count:]
+        return [line for line in text.splitlines() if line.strip()]
 
     def interrupt(self, names: Iterable[str]) -> None:
         """Ask processes to end."""

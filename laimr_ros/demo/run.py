@@ -27,6 +27,8 @@ from laimr_ros.demo.screen import Screen
 _START_TIMEOUT = 180.0
 # Cameras begin together so long after they were started, when their own start is over.
 _CAMERA_LEAD = 4.0
+# A worker that ends so is misconfigured: waiting does not help.
+_BAD_CONFIGURATION = 'status 2'
 _REFRESH = 0.5
 
 
@@ -74,6 +76,7 @@ class Demo:
             observer = Observer(self._robots)
             self._wait_for_workers(processes, observer, screen)
             if not self._stop.is_set():
+                self._show_warnings(processes, screen)
                 self._start_cameras(processes)
                 self._watch(processes, observer, screen)
             return self._finish(processes, observer, screen)
@@ -140,7 +143,7 @@ class Demo:
 
     def _check(self, processes: Processes) -> None:
         for name, status in processes.dead():
-            lines = ' | '.join(processes.last_lines(name)) or 'no output'
+            lines = ' | '.join(processes.lines(name)[-3:]) or 'no output'
             raise DemoError(
                 f'{name} ended with status {status}: {lines} (whole log: '
                 f'{self._out / "logs" / f"{name}.log"})')
@@ -157,12 +160,26 @@ class Demo:
                 screen.show(status, f'starting workers, {waited:.0f} s')
                 if all(pool['ready'] for pool in status['pools'].values()):
                     return
+            troubles = observer.troubles()
+            hopeless = [text for text in troubles if _BAD_CONFIGURATION in text]
+            if hopeless:
+                raise DemoError(f'no worker can start: {hopeless[0]}')
             if waited > _START_TIMEOUT:
-                lines = ' | '.join(processes.last_lines('local_bridge'))
+                links = [] if status is None else [
+                    f'{link["endpoint"]}: {link["reason"]}' for link in status['links']
+                    if link['reason']]
+                lines = ' | '.join(troubles + links) or 'nothing; see their logs'
                 raise DemoError(
-                    f'no worker of every pool within {_START_TIMEOUT:.0f} s; the bridge says: '
-                    f'{lines}; logs are in {self._out / "logs"}')
+                    f'no worker of every pool serves within {_START_TIMEOUT:.0f} s; bridge and '
+                    f'dispatcher say: {lines} (logs: {self._out / "logs"})')
             self._stop.wait(_REFRESH)
+
+    def _show_warnings(self, processes: Processes, screen: Screen) -> None:
+        """Show what the nodes warned of while they started: a mistyped parameter, most often."""
+        for name in ('dispatcher', 'local_bridge'):
+            for line in processes.lines(name):
+                if line.startswith('[WARN]'):
+                    screen.say(f'{name} warns: {line.split("]: ", 1)[-1]}')
 
     def _watch(self, processes: Processes, observer: Observer, screen: Screen) -> None:
         end = self._start + self._args.duration
@@ -199,7 +216,9 @@ class Demo:
         observer.save_pictures(self._out)
         plot_run(self._out / 'plot.png', records, history, self._burst, self._start)
         processes.wait(['local_bridge'], 3.0)
-        point_latest(self._args.out, self._out)
+        if summary['received'] or not (self._args.out / 'latest').exists():
+            # One that was stopped before its first frame does not hide an earlier result.
+            point_latest(self._args.out, self._out)
         screen.close()
         print(summaries.as_text(summary))
         if random_weights:

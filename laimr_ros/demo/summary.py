@@ -131,6 +131,7 @@ def as_text(summary: Mapping[str, Any]) -> str:
             f'{name:<14}{lane["model"] or "-":<24}{number(lane["slo_s"], "{:.2f}"):>7}'
             f'{number(lane["p50_s"]):>8}{number(lane["p99_s"]):>8}'
             f'{number(lane["on_time"], percent):>9}')
+    lines.append('(P50 and P99 are of answered frames, on time is of all frames)')
     lines += ['', f'{"pool":<14}{"frames":>8}{"most replicas":>15}{"offloaded to it":>17}']
     for name, pool in summary['pools'].items():
         lines.append(

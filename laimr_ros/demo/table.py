@@ -26,7 +26,8 @@ def offload_share(status: Mapping[str, Any], pool: str) -> float | None:
 
 def render(status: Mapping[str, Any], headline: str) -> Group:
     """Return the table of one status of the dispatcher."""
-    lanes = Table('lane', 'frames', 'rate /s', 'queued', 'SLO s', 'P50 s', 'P99 s', 'on time')
+    lanes = Table('lane', 'frames', 'rate /s', 'queued', 'SLO s', 'P50 s', 'P99 s',
+                  'on time', caption='P50 and P99: of answered frames; on time: of all frames')
     for name, lane in status['lanes'].items():
         late = lane['p99_s'] is not None and lane['p99_s'] > lane['slo_s']
         lanes.add_row(
@@ -56,6 +57,7 @@ def line(status: Mapping[str, Any], headline: str) -> str:
         f'on time {_percent(lane["on_time_share"])}'
         for name, lane in status['lanes'].items())
     pools = ', '.join(
-        f'{name} {pool["ready"]}/{pool["desired"]}' for name, pool in status['pools'].items())
+        f'{name} {pool["ready"]}/{"-" if pool["desired"] is None else pool["desired"]}'
+        for name, pool in status['pools'].items())
     return (f'{headline}: {status["counters"]["received"]} frames; {lanes}; '
             f'replicas ready/desired {pools}')
