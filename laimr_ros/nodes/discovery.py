@@ -87,9 +87,10 @@ class Discovery:
             if owner != robot:
                 self._warn_once(
                     source.topic, f'robots {owner} and {robot} would both get their detections on '
-                    f'{source.detections_topic}: {robot} is ignored; give its image topic a '
-                    'namespace of its own')
+                    f'{source.detections_topic}: {robot} is ignored; give it another name in the '
+                    f"parameter topics, such as 'other_{robot.rpartition('/')[2]}={source.topic}'")
                 continue
+            self._check_others(source, candidates)
             self._seen[robot] = now
             known = self._sources.get(robot)
             if known == source:
@@ -104,6 +105,17 @@ class Discovery:
                 del self._sources[robot], self._seen[robot]
                 changes.left.append(robot)
         return changes
+
+    def _check_others(self, used: Source, candidates: Sequence[Source]) -> None:
+        """Warn of images that would be ignored, unless they are the same ones compressed."""
+        for other in candidates:
+            if other != used and other.type == used.type and self._graph.count_publishers(
+                    other.topic):
+                self._warn_once(
+                    other.topic, f'robot {used.robot} has images on {used.topic} and on '
+                    f'{other.topic}, but detections on {used.detections_topic} only: the latter '
+                    'are ignored; to have both, give each a name in the parameter topics, such as '
+                    f"'{used.robot}_2={other.topic}'")
 
     def _still_matches(self, robot: str) -> bool:
         topic = self._sources[robot].topic

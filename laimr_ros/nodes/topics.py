@@ -25,6 +25,10 @@ class TopicPattern:
     ``{robot}`` stands for one or more segments of the name and names the robot. Without it,
     ``name=/topic`` names the robot of a single topic.
 
+    Detections go to ``<prefix><robot>/detections``: ``/<robot>/detections``, within the namespace
+    if the pattern is relative to it. Of a pattern such as ``/cell_{robot}/image``, whose robots
+    may be called ``7``, the beginning of the segment belongs to it.
+
     :param text: the pattern.
     :param namespace: what patterns without a leading slash are relative to.
     :raises PatternError: if the pattern cannot be a topic.
@@ -33,8 +37,10 @@ class TopicPattern:
     def __init__(self, text: str, namespace: str = '/') -> None:
         self.text = text
         name, equals, topic = text.rpartition('=')
+        home = '/'
         if not topic.startswith('/'):
-            topic = f'{namespace.rstrip("/")}/{topic}'
+            home = f'{namespace.rstrip("/")}/'
+            topic = home + topic
         count = topic.count(PLACEHOLDER)
         if count > 1:
             raise PatternError(f'topics: {text!r} has {PLACEHOLDER} more than once: keep one')
@@ -51,6 +57,8 @@ class TopicPattern:
         self._name = name
         self._topic = topic
         before, _, after = topic.partition(PLACEHOLDER)
+        #: What stands before the name of the robot in the topic of its detections.
+        self.prefix = home if equals else home + before.rpartition('/')[2]
         # Within a segment (`cell_{robot}`) the robot may begin with a digit.
         first = _SEGMENT if before.endswith('/') else '[A-Za-z0-9_]+'
         self._regex = re.compile(
@@ -72,25 +80,18 @@ class Source:
     :param robot: name of the robot.
     :param topic: full name of its image topic.
     :param type: ``sensor_msgs/msg/CompressedImage`` or ``sensor_msgs/msg/Image``.
+    :param prefix: what stands before the robot in the topic of its detections.
     """
 
     robot: str
     topic: str
     type: str
+    prefix: str = '/'
 
     @property
     def detections_topic(self) -> str:
-        """
-        Return where the detections go: beside the image topic.
-
-        ``/robot19/image_raw/compressed`` gives ``/robot19/detections``; an image topic in the
-        root namespace, which has no place of its own, gives ``/<robot>/detections``.
-        """
-        base = self.topic
-        if self.type == COMPRESSED_TYPE and base.endswith('/compressed'):
-            base = base[:-len('/compressed')]
-        namespace = base.rpartition('/')[0]
-        return f'{namespace or "/" + self.robot}/detections'
+        """Return where the detections go: by the robot's name, wherever its images are."""
+        return f'{self.prefix}{self.robot}/detections'
 
 
 def parse_patterns(texts: Sequence[str], namespace: str = '/') -> tuple[TopicPattern, ...]:
@@ -125,7 +126,8 @@ def find_sources(
             image_type = next((t for t in IMAGE_TYPES if t in types), '')
             if image_type:
                 found.setdefault(robot, []).append((
-                    IMAGE_TYPES.index(image_type), rank, Source(robot, topic, image_type)))
+                    IMAGE_TYPES.index(image_type), rank,
+                    Source(robot, topic, image_type, pattern.prefix)))
             else:
                 wrong[topic] = types[0] if types else 'unknown'
             break

@@ -85,14 +85,35 @@ def test_wrong_type_is_said_once(graph, discovery, said):
     assert '/a/image_raw' in said[0] and 'std_msgs/msg/String' in said[0]
 
 
-def test_two_robots_cannot_share_a_detections_topic(graph, said):
-    patterns = parse_patterns(['left=/rig/left', 'right=/rig/right'])
-    discovery = Discovery(graph, patterns, 3.0, said.append)
+def test_two_cameras_in_one_namespace_are_two_robots(graph, said):
+    discovery = Discovery(
+        graph, parse_patterns(['left=/rig/left', 'right=/rig/right']), 3.0, said.append)
     graph.topics['/rig/left'] = RAW_TYPE, 1
     graph.topics['/rig/right'] = RAW_TYPE, 1
-    assert names(discovery.look(0.0).arrived) == [('left', '/rig/left')]
+    assert [(s.topic, s.detections_topic) for s in discovery.look(0.0).arrived] == [
+        ('/rig/left', '/left/detections'), ('/rig/right', '/right/detections')]
+    assert said == []
+
+
+def test_two_robots_cannot_share_a_detections_topic(graph, said):
+    patterns = parse_patterns(['/cell_{robot}/image', '/{robot}/camera'])
+    discovery = Discovery(graph, patterns, 3.0, said.append)
+    graph.topics['/cell_7/image'] = RAW_TYPE, 1
+    graph.topics['/cell_7/camera'] = RAW_TYPE, 1
+    assert names(discovery.look(0.0).arrived) == [('7', '/cell_7/image')]
     assert discovery.look(1.0).arrived == []
-    assert len(said) == 1 and '/rig/detections' in said[0] and 'right' in said[0]
+    assert len(said) == 1 and '/cell_7/detections' in said[0] and 'cell_7 is ignored' in said[0]
+
+
+def test_a_second_camera_under_the_same_name_is_told_once(graph, said):
+    discovery = Discovery(
+        graph, parse_patterns(['/{robot}/left', '/{robot}/right']), 3.0, said.append)
+    graph.topics['/a/left'] = RAW_TYPE, 1
+    graph.topics['/a/right'] = RAW_TYPE, 1
+    for now in (0.0, 1.0):
+        discovery.look(now)
+    assert names(discovery.sources.values()) == [('a', '/a/left')]
+    assert len(said) == 1 and '/a/right' in said[0] and "'a_2=/a/right'" in said[0]
 
 
 def test_changed_patterns_send_robots_away_at_once(graph, discovery):

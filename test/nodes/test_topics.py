@@ -74,16 +74,25 @@ def test_compressed_is_preferred_and_wrong_types_are_named():
     assert wrong == {'/c/image_raw': 'std_msgs/msg/String'}
 
 
-@pytest.mark.parametrize('robot, topic, kind, detections', [
-    ('r', '/r/image_raw/compressed', COMPRESSED_TYPE, '/r/detections'),
-    ('r', '/r/image_raw', RAW_TYPE, '/r/detections'),
-    ('r', '/r/cam/image_raw/compressed', COMPRESSED_TYPE, '/r/cam/detections'),
-    ('r', '/r/compressed', RAW_TYPE, '/r/detections'),
-    ('base', '/image', RAW_TYPE, '/base/detections'),
-    ('base', '/image/compressed', COMPRESSED_TYPE, '/base/detections'),
+@pytest.mark.parametrize('pattern, namespace, topic, detections', [
+    ('/{robot}/image_raw', '/', '/r/image_raw', '/r/detections'),
+    ('/{robot}/image_raw', '/edge', '/rack/r/image_raw', '/rack/r/detections'),
+    ('/{robot}/camera/image_raw/compressed', '/', '/r/camera/image_raw/compressed',
+     '/r/detections'),
+    ('/{robot}/camera/image_raw/compressed', '/', '/a/b/camera/image_raw/compressed',
+     '/a/b/detections'),
+    ('/fleet/{robot}/image', '/', '/fleet/r/image', '/r/detections'),
+    ('/cell_{robot}/image', '/', '/cell_7/image', '/cell_7/detections'),
+    ('base=/base_camera/image', '/edge', '/base_camera/image', '/base/detections'),
+    ('rack/top=/image', '/', '/image', '/rack/top/detections'),
+    ('{robot}/image', '/edge', '/edge/r/image', '/edge/r/detections'),
+    ('top=cam/image', '/edge', '/edge/cam/image', '/edge/top/detections'),
 ])
-def test_detections_go_beside_the_image(robot, topic, kind, detections):
-    assert Source(robot, topic, kind).detections_topic == detections
+@pytest.mark.parametrize('kind', [COMPRESSED_TYPE, RAW_TYPE])
+def test_detections_go_by_the_name_of_the_robot(pattern, namespace, topic, detections, kind):
+    sources, _ = find_sources(parse_patterns([pattern], namespace), [(topic, [kind])])
+    ((source,),) = sources.values()
+    assert source.detections_topic == detections
 
 
 def test_first_lane_with_a_pattern_takes_the_robot():
