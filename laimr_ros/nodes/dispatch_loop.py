@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+import math
 import threading
 import time
 import traceback
@@ -28,9 +29,11 @@ from laimr_ros.control.events import (
 )
 from laimr_ros.control.nouns import Configuration, Frame, Outcome
 from laimr_ros.nodes.detection_messages import write_detections
+from laimr_ros.nodes.image_faults import grouped, ImageFaults
 from laimr_ros.nodes.image_messages import ImageMessage, MessageError
+from laimr_ros.nodes.outages import Need, Outages
 from laimr_ros.nodes.records import Records
-from laimr_ros.nodes.replicas import ReplicaLink
+from laimr_ros.nodes.replicas import Level, ReplicaLink
 from laimr_ros.nodes.robots import Robot
 from laimr_ros.serving.codec import ImagePayload
 from laimr_ros.serving.endpoint import parse as parse_endpoint
@@ -41,6 +44,8 @@ from laimr_ros.serving.reply import InferenceReply
 _BATCH = 32
 # Frames that may wait to be taken in; with more, the oldest are given up.
 _INBOX = 256
+# Between two looks for pools that leave frames unanswered.
+_LOOK_S = 1.0
 
 _CAUSES = {
     ErrorKind.BUSY: Cause.BUSY,
@@ -67,7 +72,7 @@ class Outlet(Protocol):
     def robot_gone(self, robot: Robot) -> None:
         """Forget a robot that left: its last frame has ended."""
 
-    def say(self, text: str, *, error: bool = False) -> None:
+    def say(self, text: str, level: Level = 'info') -> None:
         """Tell people."""
 
 
@@ -125,6 +130,9 @@ class DispatchLoop:
         self._wake: asyncio.TimerHandle | None = None
         self._named: dict[str, tuple[str, ...]] = {}
         self._errors_said: dict[str, float] = {}
+        self._faults = ImageFaults()
+        self._outages = Outages()
+        self._desired: dict[str, int] = {}
         self._doers: dict[type, Callable[[Any], None]] = {
             Send: self._send, Cancel: self._cancel, Ended: self._ended, Scale: self._scale,
             Wake: self._set_wake,
@@ -138,6 +146,7 @@ class DispatchLoop:
         """Start the thread."""
         self._thread.start()
         self.call(self._tick)
+        self.call(self._look)
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:
         """Have a function called in the loop's thread, from any thread."""
@@ -184,7 +193,7 @@ class DispatchLoop:
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get('exception')
         trace = ''.join(traceback.format_exception(error)) if error is not None else ''
-        self._outlet.say(f'{context.get("message")}\n{trace}', error=True)
+        self._outlet.say(f'{context.get("message")}\n{trace}', 'error')
 
     async def _finish(self, finish_s: float, then: Callable[[], None]) -> None:
         self._drain(rest=True)
@@ -256,20 +265,25 @@ class DispatchLoop:
 
     def _arrive(self, robot: Robot, message: bytes, received: float, clock_ns: int) -> None:
         defect = ''
+        detail = ''
         captured = received
         image = None
         try:
             image = robot.read(message)
         except MessageError as error:
-            defect = f'unreadable message: {error}'
+            detail = f'unreadable message: {error}'
+            defect = grouped(detail)
         else:
             size = len(image.data)
             if size == 0:
-                defect = 'empty image'
+                defect = detail = 'empty image'
             elif size > self.tuning.max_image_bytes:
-                defect = f'image of {size} bytes is larger than max_image_bytes'
+                defect = 'image is larger than max_image_bytes'
+                detail = f'{defect}: {size} bytes, and at most {self.tuning.max_image_bytes}'
             captured = robot.clock.captured(
                 image.sec * 1_000_000_000 + image.nanosec, clock_ns, received)
+        if defect:
+            self._warn_of_image(robot, detail)
         self._take(robot, image, captured, received, defect)
 
     def _take(
@@ -333,13 +347,14 @@ class DispatchLoop:
             if hand.link is link:
                 self._release(hand)
                 self._handle(FrameFailed(
-                    frame_id, link.name, _CAUSES[error.kind], self._explain(error)))
+                    frame_id, link.name, _CAUSES[error.kind],
+                    self._explain(error, robot=hand.robot, link=link, model=action.model)))
             return
         except asyncio.CancelledError:
             return  # Whoever cancelled has settled everything.
         except Exception as error:
             # A fault of ours must not leave a frame open for ever.
-            self._outlet.say(f'inference failed in an unknown way: {error!r}', error=True)
+            self._outlet.say(f'inference failed in an unknown way: {error!r}', 'error')
             if hand.link is link:
                 self._release(hand)
                 self._handle(FrameFailed(frame_id, link.name, Cause.INTERNAL, repr(error)))
@@ -394,20 +409,69 @@ class DispatchLoop:
             self._outlet.robot_gone(robot)
 
     def _scale(self, action: Scale) -> None:
+        before = self._desired.get(action.pool)
+        if before != action.replicas:
+            self._desired[action.pool] = action.replicas
+            self._outlet.say(self._why_scaled(action, before))
         self._outlet.scale(action.pool, action.replicas)
 
-    def _explain(self, error: InferenceError) -> str:
+    def _why_scaled(self, action: Scale, before: int | None) -> str:
+        pool = self.controller.pools[action.pool]
+        lanes = [state for state in self.controller.lanes.values()
+                 if action.pool in state.queue.lane.pools]
+        now = time.monotonic()
+        rate = sum(state.arrivals.fast(now) for state in lanes)
+        slo = min((state.queue.lane.slo for state in lanes), default=math.inf)
+        change = 'at first' if before is None else f'{before} ->'
+        p99 = (f'{pool.predicted:.3g} s with the {pool.ready} that serve'
+               if pool.ready and math.isfinite(pool.predicted)
+               else 'beyond all bounds' if pool.ready else 'unknown: none serves')
+        return (f'pool {action.pool}: desired replicas {change} {action.replicas} '
+                f'({rate:.1f} frames/s, predicted P99 {p99}, SLO {slo:g} s)')
+
+    def _look(self) -> None:
+        """Tell of pools that leave frames unanswered."""
+        self.loop.call_later(_LOOK_S, self._look)
+        lanes = {}
+        for name, state in self.controller.lanes.items():
+            counts = state.counters.as_dict()
+            lanes[name] = Need(
+                state.queue.lane.pools,
+                counts['received'] - counts['in_flight'] - counts['answered'])
+        replicas: dict[str, dict[str, str]] = {
+            pool: {} for pool in self.controller.configuration.pools}
+        for link in self._links.values():
+            if link.pool in replicas:
+                replicas[link.pool][link.name] = (
+                    '' if link.serving else link.reason or 'it does not say why')
+        for text, bad in self._outages.update(time.monotonic(), lanes, replicas):
+            self._outlet.say(text, 'warning' if bad else 'info')
+
+    def _warn_of_image(self, robot: Robot, text: str) -> None:
+        warning = self._faults.warning(time.monotonic(), robot.name, robot.source.topic, text)
+        if warning is not None:
+            self._outlet.say(warning, 'warning')
+
+    def _explain(
+        self, error: InferenceError, *, robot: Robot, link: ReplicaLink, model: str,
+    ) -> str:
         """Return a short reason to count by; log the whole text once a minute at most."""
         text = str(error)
         if error.kind in (ErrorKind.DEADLINE, ErrorKind.BUSY):
             return ''
+        if error.kind is ErrorKind.BAD_IMAGE:
+            # It is the robot's fault, whichever replica found it.
+            text = text.removeprefix(f'{link.name}, model {model!r}: ')
+            self._warn_of_image(robot, text)
+            return f'bad image: {grouped(text.removeprefix("image is "))}'
         now = time.monotonic()
         key = error.kind.value
         if now - self._errors_said.get(key, -60.0) >= 60.0:
             self._errors_said[key] = now
-            self._outlet.say(f'{key}: {text} (further ones are counted, not logged, for 60 s)')
+            self._outlet.say(
+                f'{key}: {text} (further ones are counted, not logged, for 60 s)', 'warning')
         # Texts of single frames would make counters without end.
-        return f'{key}: {text}' if error.kind is ErrorKind.BAD_IMAGE else key
+        return key
 
     # ----- robots, pools, configuration (loop)
 
@@ -447,7 +511,8 @@ class DispatchLoop:
         for name, link in list(self._links.items()):
             if wanted.get(name) != link.pool and not link.retired:
                 link.retire()
-        pools = self.controller.configuration.pools
+        configuration = self.controller.configuration
+        pools = configuration.pools
         for name, pool in wanted.items():
             known = self._links.get(name)
             if known is not None and known.pool == pool and not known.closing:
@@ -458,7 +523,11 @@ class DispatchLoop:
                 # Of another pool until now, or just being closed.
                 known.abandon()
                 self._handle(ReplicaLost(name, 'moved'))
-            link = self._links[name] = ReplicaLink(name, pool, list(pools[pool].models), self)
+            users = {
+                lane.model: f'lane {lane.name}' for lane in configuration.lanes.values()
+                if pool in lane.pools}
+            link = self._links[name] = ReplicaLink(
+                name, pool, list(pools[pool].models), self, users)
             link.start()
 
     # ----- what links tell
@@ -484,9 +553,9 @@ class DispatchLoop:
         if self._links.get(link.name) is link:
             del self._links[link.name]
 
-    def link_says(self, text: str, *, error: bool) -> None:
+    def link_says(self, text: str, level: Level) -> None:
         """Pass on to people."""
-        self._outlet.say(text, error=error)
+        self._outlet.say(text, level)
 
     def _tell_class_names(self, link: ReplicaLink) -> None:
         for lane in self.controller.configuration.lanes.values():

@@ -29,6 +29,7 @@ from laimr_ros.nodes.metrics import MetricsServer
 from laimr_ros.nodes.parameters import on_change, ParameterError, Values, warn_unknown
 from laimr_ros.nodes.qos_check import QosWatch
 from laimr_ros.nodes.records import Records
+from laimr_ros.nodes.replicas import Level
 from laimr_ros.nodes.robots import Robot
 from laimr_ros.nodes.state_file import StateFile
 from laimr_ros.nodes.topics import lane_of, parse_patterns, Source
@@ -239,7 +240,7 @@ class Dispatcher(Node):
                 publisher.publish(message)
             except Exception as error:  # rclpy raises errors of its C++ part, unnamed.
                 if not self._closed.is_set():
-                    self.say(f'cannot publish on {publisher.topic}: {error}', error=True)
+                    self.say(f'cannot publish on {publisher.topic}: {error}', 'error')
 
         return publish
 
@@ -337,11 +338,13 @@ class Dispatcher(Node):
         """Have the rest of a robot destroyed, by the thread it belongs to."""
         self._gone.append(robot)
 
-    def say(self, text: str, *, error: bool = False) -> None:
+    def say(self, text: str, level: Level = 'info') -> None:
         """Log something."""
         # rclpy wants a fixed severity at each place it is called from.
-        if error:
+        if level == 'error':
             self.get_logger().error(text)
+        elif level == 'warning':
+            self.get_logger().warning(text)
         else:
             self.get_logger().info(text)
 

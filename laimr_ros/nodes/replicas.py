@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+import difflib
+from typing import Literal, Protocol
 
 from laimr_ros.serving.client import ReplicaClient
 from laimr_ros.serving.errors import ErrorKind, InferenceError
+
+Level = Literal['info', 'warning', 'error']
 
 # Between two questions to a worker that lacks a model: somebody may load it.
 _ASK_AGAIN_S = 2.0
@@ -28,7 +31,7 @@ class LinkListener(Protocol):
     def link_closed(self, link: ReplicaLink) -> None:
         """Drop the link: it was let go of and has been closed."""
 
-    def link_says(self, text: str, *, error: bool) -> None:
+    def link_says(self, text: str, level: Level) -> None:
         """Tell people."""
 
 
@@ -40,10 +43,12 @@ class ReplicaLink:
     :param pool: the pool it belongs to.
     :param models: the models it must serve.
     :param listener: is told what happens.
+    :param users: of each model, who asks for it, for messages.
     """
 
     def __init__(
         self, endpoint: str, pool: str, models: Sequence[str], listener: LinkListener,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         self.name = endpoint
         self.pool = pool
@@ -58,6 +63,7 @@ class ReplicaLink:
         self.class_names: dict[str, tuple[str, ...]] = {}
         self._models = tuple(models)
         self._listener = listener
+        self._users = users or {}
         self._in_flight = 0
         self._known = False
         self._said = ''
@@ -126,10 +132,12 @@ class ReplicaLink:
                 if health.serving:
                     checker = asyncio.get_running_loop().create_task(self._check_models())
                 else:
-                    self._say(f'{self._where()} does not serve: {health.reason}')
+                    # One that is not there yet is no loss.
+                    self._say(f'{self._where()} does not serve: {health.reason}',
+                              'warning' if self._known else 'info')
                     self._stop_serving(health.reason)
         except InferenceError as error:
-            self._say(f'{self._where()}: {error}', error=True)
+            self._say(f'{self._where()}: {error}', 'error')
             self._stop_serving(str(error))
         finally:
             if checker is not None:
@@ -144,15 +152,34 @@ class ReplicaLink:
                     self.class_names[model] = await self.client.class_names(model)
                 break
             except InferenceError as error:
-                self.reason = str(error)
+                self.reason = await self._why_not_ours() or str(error)
                 # Unreachable is for the watch to tell.
                 if error.kind is not ErrorKind.DEADLINE:
-                    self._say(f'{self._where()}: {error}', error=True)
+                    self._say(f'{self._where()}: {self.reason}', 'error')
             await asyncio.sleep(_ASK_AGAIN_S)
         self.serving = self._known = True
         self.reason = ''
         self._say(f'{self._where()} serves {", ".join(self._models)}')
         self._listener.link_ready(self)
+
+    async def _why_not_ours(self) -> str:
+        """Return which of our models a replica that has others lacks; empty if none."""
+        try:
+            served = await self.client.served_models()
+        except InferenceError:
+            return ''  # Unreachable, or a server that does not list its models.
+        missing = [model for model in self._models if model not in served]
+        if not missing:
+            return ''
+        texts = []
+        for model in missing:
+            text = repr(model)
+            if model in self._users:
+                text += f' ({self._users[model]} asks for it)'
+            if near := difflib.get_close_matches(model, served, 1):
+                text += f'; did you mean {near[0]!r}?'
+            texts.append(text)
+        return f'it serves [{", ".join(served)}], not {", ".join(texts)}'
 
     def _stop_serving(self, reason: str) -> None:
         self.reason = reason
@@ -173,9 +200,9 @@ class ReplicaLink:
     def _where(self) -> str:
         return f'replica {self.name} of pool {self.pool}'
 
-    def _say(self, text: str, *, error: bool = False) -> None:
+    def _say(self, text: str, level: Level = 'info') -> None:
         """Log a change, but not the same thing twice in a row."""
         if text != self._said:
             self._said = text
-            self._listener.link_says(text, error=error)
+            self._listener.link_says(text, level)
 

@@ -169,6 +169,15 @@ class ReplicaClient:
             return ()
         return tuple(names)
 
+    async def served_models(self) -> tuple[str, ...]:
+        """
+        Return the names of the models that the server has.
+
+        :raises InferenceError: if it cannot be asked, or does not list them.
+        """
+        response = await self._ask('RepositoryIndex', self.options.ask_timeout_s)
+        return tuple(dict.fromkeys(model.name for model in response.models))
+
     async def wait_ready(self, models: Sequence[str] = (), timeout_s: float = 60.0) -> None:
         """
         Wait until the replica serves all of some models.
@@ -184,9 +193,10 @@ class ReplicaClient:
             if not reason:
                 return
             if left <= 0.0:
+                waited = (
+                    f'was not ready within {timeout_s:g} s' if timeout_s > 0.0 else 'is not ready')
                 raise InferenceError(
-                    ErrorKind.UNAVAILABLE,
-                    f'{self.endpoint} was not ready within {timeout_s:g} s: {reason}')
+                    ErrorKind.UNAVAILABLE, f'{self.endpoint} {waited}: {reason}')
             await asyncio.sleep(min(self.options.reconnect_min_s, max(left, 0.0)))
 
     async def watch(self, models: Sequence[str] = ()) -> AsyncIterator[ReplicaHealth]:

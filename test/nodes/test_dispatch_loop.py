@@ -9,9 +9,10 @@ import threading
 import time
 from typing import ClassVar
 
+from laimr_ros.control.actions import Scale
 from laimr_ros.control.events import PoolObserved
 from laimr_ros.control.nouns import Configuration, Lane, Pool, PowerLaw
-from laimr_ros.nodes import replicas
+from laimr_ros.nodes import dispatch_loop, replicas
 from laimr_ros.nodes.clock_check import ClockCheck
 from laimr_ros.nodes.dispatch_loop import DispatchLoop, Tuning
 from laimr_ros.nodes.image_messages import COMPRESSED_TYPE, MessageError, read_compressed
@@ -61,8 +62,14 @@ class Client:
         while True:
             yield await self.health.get()
 
+    served = ('m',)
+
     async def wait_ready(self, models, timeout_s):
-        pass
+        if not set(models) <= set(self.served):
+            raise InferenceError(ErrorKind.UNAVAILABLE, 'not ready')
+
+    async def served_models(self):
+        return self.served
 
     async def class_names(self, model):
         return ('cup', 'robot')
@@ -87,6 +94,7 @@ def reply():
 class Outlet:
     def __init__(self):
         self.scaled, self.named, self.gone, self.said = [], [], [], []
+        self.levels = {}
 
     def scale(self, pool, count):
         self.scaled.append((pool, count))
@@ -97,8 +105,9 @@ class Outlet:
     def robot_gone(self, robot):
         self.gone.append(robot)
 
-    def say(self, text, *, error=False):
+    def say(self, text, level='info'):
         self.said.append(text)
+        self.levels[text] = level
 
 
 class Stage:
@@ -236,7 +245,64 @@ def test_bad_images_of_every_kind_are_counted(stage):
     assert reasons[0] == 'empty image'
     assert 'max_image_bytes' in reasons[1]
     assert 'unreadable' in reasons[2]
-    assert 'not a JPEG' in reasons[3]
+    assert reasons[3] == 'bad image: not a JPEG'
+    warnings = [text for text, level in s.outlet.levels.items() if level == 'warning']
+    assert sum('bad image' in text for text in warnings) == 1, 'once a minute for each robot'
+    assert 'robot r (/r/image_raw/compressed): bad image: empty image' in warnings[0]
+
+
+def test_bad_images_are_counted_by_kind_and_each_robot_is_named(stage):
+    s = stage()
+    s.connect('a:1')
+    robots = [s.robot('one'), s.robot('two')]
+    for number in range(6):
+        s.send(robots[number % 2])
+        s.finish(s.calls('a:1', number + 1)[number], error=InferenceError(
+            ErrorKind.BAD_IMAGE, f"a:1, model 'm': image is neither JPEG nor PNG (begins with "
+            f'{number:02x} 00); send something else'))
+        s.wait(failed=number + 1)
+    cameras = s.dispatch.ask(lambda: {
+        name: dict(c.counters.reasons) for name, c in s.dispatch.controller.cameras.items()})
+    assert cameras == {name: {'failed: bad image: neither JPEG nor PNG': 3}
+                       for name in ('one', 'two')}
+    told = [text for text in s.outlet.said if 'bad image' in text]
+    assert len(told) == 2
+    for name, text in zip(('one', 'two'), told):
+        assert f'robot {name} (/{name}/image_raw/compressed)' in text and 'a:1' not in text
+        assert 'begins with' in text and 'send something else' in text
+
+
+def test_a_replica_with_other_models_is_explained(stage, monkeypatch):
+    monkeypatch.setattr(Client, 'served', ('n', 'm5'))
+    s = stage()
+    s.dispatch.call(s.dispatch.set_endpoints, {'edge': ['a:1']})
+    text = eventually(lambda: next((t for t in s.outlet.said if 'a:1' in t), None), 'it is told')
+    assert text == ("replica a:1 of pool edge: it serves [n, m5], not 'm' (lane lane asks for "
+                    "it); did you mean 'm5'?")
+
+
+def test_a_lost_replica_is_a_warning(stage):
+    s = stage()
+    s.connect('a:1')
+    s.dispatch.call(Client.made['a:1'].health.put_nowait, ReplicaHealth(False, 'it has stopped'))
+    text = eventually(lambda: next((t for t in s.outlet.said if 'has stopped' in t), None), 'told')
+    assert 'a:1' in text and s.outlet.levels[text] == 'warning'
+
+
+def test_frames_without_a_replica_are_told_once_and_their_end_too(stage, monkeypatch):
+    monkeypatch.setattr(dispatch_loop, '_LOOK_S', 0.02)
+    s = stage(slo=0.05)
+    robot = s.robot('r')
+    for number in range(3):
+        s.send(robot)
+        s.wait(expired=number + 1)
+    eventually(lambda: any('go unanswered' in t for t in s.outlet.said), 'the warning')
+    s.connect('a:1')
+    eventually(lambda: any('serves again' in t for t in s.outlet.said), 'the end')
+    begin, end = [t for t in s.outlet.said if 'unanswered' in t]
+    assert 'pool edge' in begin and 'lane lane' in begin and 'pools.edge.endpoints' in begin
+    assert s.outlet.levels[begin] == 'warning' and s.outlet.levels[end] == 'info'
+    assert '3 frames' in end
 
 
 def test_more_frames_than_can_be_taken_in_are_counted_too(stage):
@@ -363,6 +429,13 @@ def test_scaling_is_passed_on(stage):
     s = stage()
     s.dispatch.call(s.dispatch.pool_observed, PoolObserved('edge', 2, 0))
     eventually(lambda: s.outlet.scaled == [('edge', 2)], 'the first wish')
+    s.dispatch.call(s.dispatch._scale, Scale('edge', 3))
+    s.dispatch.call(s.dispatch._scale, Scale('edge', 3))
+    s.dispatch.ask(lambda: None)
+    first, then = [text for text in s.outlet.said if 'desired' in text]
+    assert first.startswith('pool edge: desired replicas at first 2 (')
+    assert then.startswith('pool edge: desired replicas 2 -> 3 (0.0 frames/s, predicted P99 ')
+    assert 'SLO 30 s' in then
 
 
 def test_unreadable_message_is_rejected(stage):
