@@ -39,7 +39,6 @@ class Records:
         self._failing = False
         self._waiting: deque[tuple[Any, ...]] = deque()
         self._stop = threading.Event()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
         self._thread = threading.Thread(target=self._write, name='records', daemon=True)
         self._thread.start()
@@ -83,6 +82,7 @@ class Records:
             for _ in range(min(len(waiting), 200)):
                 lines.append(to_line(*waiting.popleft()))
             try:
+                self._follow()
                 self._file.write(b''.join(lines))
                 self._file.flush()
                 if self._file.tell() > self.max_mb * 1e6 / 2.0:
@@ -94,12 +94,25 @@ class Records:
                 self._failing = False
                 self._log(f'records are written to {self._path} again; {self.lost} are missing')
 
+    def _follow(self) -> None:
+        """Go on in a new file if somebody has moved or removed ours, as logrotate does."""
+        try:
+            there = os.stat(self._path)
+            ours = os.fstat(self._file.fileno())
+            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+                return
+        except FileNotFoundError:
+            pass
+        self._file.close()
+        self._file = self._open()
+
     def _rotate(self) -> None:
         self._file.close()
         os.replace(self._path, f'{self._path}.1')
         self._file = self._open()
 
     def _open(self) -> BinaryIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         file = open(self._path, 'ab')  # noqa: SIM115 (kept open)
         try:
             with open(self._path, 'rb') as written:

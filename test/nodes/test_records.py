@@ -91,3 +91,33 @@ def test_a_full_disk_is_said_once_and_survived(tmp_path):
     records.close()
     assert records.lost == 500
     assert len(said) == 1 and '/dev/full' in said[0]
+
+
+def written(path):
+    """Return the numbers of the frames in a file, or nothing while it is not there."""
+    return [line['stamp_ns'] for line in lines(path)] if path.exists() else []
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 10.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_file_that_is_moved_away_or_removed_is_begun_anew(tmp_path):
+    path = tmp_path / 'deep' / 'records.jsonl'
+    said = []
+    records = Records(str(path), 10.0, said.append)
+    records.add(ended(1), 1, 1.5, 0, True)
+    wait_until(lambda: written(path) == [1])
+    path.rename(tmp_path / 'moved.jsonl')
+    records.add(ended(2), 2, 1.5, 0, True)
+    wait_until(lambda: written(path) == [2])
+    path.unlink()
+    path.parent.rmdir()
+    records.add(ended(3), 3, 1.5, 0, True)
+    wait_until(lambda: written(path) == [3])
+    records.close()
+    assert written(tmp_path / 'moved.jsonl') == [1]
+    assert records.lost == 0 and not said
