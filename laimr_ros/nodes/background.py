@@ -31,6 +31,7 @@ class BackgroundSpin:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._error: BaseException | None = None
+        self._ending = False
         # A pipe, and not a threading.Event: setting an event in a signal handler can deadlock with
         # the very wait it interrupts.
         self._wake_read, self._wake_write = os.pipe()
@@ -53,6 +54,7 @@ class BackgroundSpin:
         trace: TracebackType | None,
     ) -> None:
         """Stop to spin. :raises: what a callback raised, if one did."""
+        self._ending = True
         self._executor.shutdown(timeout_sec=1.0)
         self._thread.join(timeout=1.0)
         for number, handler in self._previous.items():
@@ -75,6 +77,7 @@ class BackgroundSpin:
         return bool(ready)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._ending = True
         self._wake()
 
     def _wake(self) -> None:
@@ -85,7 +88,7 @@ class BackgroundSpin:
 
     def _spin(self) -> None:
         try:
-            spin(self._executor)
+            spin(self._executor, lambda: self._ending)
         except BaseException as error:
             self._error = error
         finally:

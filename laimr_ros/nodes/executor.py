@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import time
 
 import rclpy
@@ -13,6 +14,8 @@ from rclpy.task import Future
 # Long, so that it costs nothing; finite, because `EventsExecutor.spin()` without a deadline was
 # measured to busy-loop and to starve its subscriptions.
 _ROUND_S = 30.0
+# Of rclpy's EventsExecutor, of a shut-down in the midst of a start.
+_REMOVED = "Couldn't find sub-entities entry for removed"
 
 
 def make_executor(context: Context | None = None) -> Executor:
@@ -35,13 +38,14 @@ def make_executor(context: Context | None = None) -> Executor:
     return EventsExecutor(context=context)
 
 
-def spin(executor: Executor) -> None:
+def spin(executor: Executor, ending: Callable[[], bool] = lambda: False) -> None:
     """
     Run callbacks until the context or the executor is shut down, or until Ctrl-C; then return.
 
     Works in any thread. Exceptions of callbacks pass through.
 
     :param executor: the executor to run, with its nodes added.
+    :param ending: returns whether it is about to be shut down.
     """
     context = executor.context
     try:
@@ -53,3 +57,7 @@ def spin(executor: Executor) -> None:
                 return  # Nothing but a shut-down ends a round early.
     except (ExternalShutdownException, KeyboardInterrupt):
         return
+    except RuntimeError as error:
+        # Entities that are destroyed while rclpy takes in that they were made.
+        if _REMOVED not in str(error) or (context.ok() and not ending()):
+            raise

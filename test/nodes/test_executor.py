@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import contextlib
 import random
 import threading
 import time
@@ -69,6 +70,23 @@ def test_idles_without_burning_cpu(context: Context) -> None:
     executor.shutdown()
     thread.join(20.0)
     assert used[0] < 0.3
+
+
+@pytest.mark.parametrize('text, ending, raises', [
+    ("Couldn't find sub-entities entry for removed Waitable", True, False),
+    ("Couldn't find sub-entities entry for removed Waitable", False, True),
+    ('something else', True, True),
+])
+def test_what_a_shut_down_in_a_start_leaves_is_quiet(
+        context: Context, text: str, ending: bool, raises: bool) -> None:
+    executor = SingleThreadedExecutor(context=context)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(text)
+
+    executor.spin_until_future_complete = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match=text) if raises else contextlib.nullcontext():
+        spin(executor, lambda: ending)
 
 
 def test_exceptions_of_callbacks_pass_through(context: Context) -> None:
