@@ -175,6 +175,7 @@ class Bridge(Node):
             _check_limits(per_pool[pool], pool)
         self._limits = {pool: _limits(per_pool[pool], pool) for pool in self.pools}
         self._desired: dict[str, int] = {}
+        self._bound_told: dict[str, tuple[str, int, int]] = {}
         self.heard: set[str] = set()
         self._said_goodbye = False
         self.farewell_done = threading.Event()
@@ -267,11 +268,17 @@ class Bridge(Node):
 
     def _ask_for(self, pool: str, count: int) -> None:
         low, high = self._limits[pool]
-        if not low <= count <= high and self._desired.get(pool) != count:
+        bound = 'max_replicas' if count > high else 'min_replicas' if count < low else ''
+        # Once, not for each number beyond the bound.
+        if bound and self._bound_told.get(pool) != (bound, low, high):
+            who = 'the dispatcher asks' if pool in self.heard else 'initial_replicas asks'
             self.get_logger().warning(
-                f'pool {pool}: {count} replicas are wanted, but min_replicas is {low} and '
-                f'max_replicas is {high}'
+                f'pool {pool}: {who} for {count}, {bound} here is '
+                f'{high if count > high else low}: {max(low, min(high, count))} it is; set '
+                f'pools.{pool}.{bound} alike on both sides'
             )
+        if bound:
+            self._bound_told[pool] = (bound, low, high)
         self._desired[pool] = count
         self.holder.set_replicas(pool, max(low, min(high, count)))
 

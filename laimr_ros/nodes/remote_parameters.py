@@ -142,14 +142,20 @@ class RemoteParameters:
             if reply is None:
                 return
             self._checked_at = time.monotonic()
+            before = dict(self._confirmed)
             for name, value in zip(names, reply.values, strict=False):
                 is_list = value.type == ParameterType.PARAMETER_STRING_ARRAY
                 self._confirmed.pop(name, None)
                 if is_list:
                     self._confirmed[name] = tuple(value.string_array_value)
             if not self.settled:
-                self._node.get_logger().info(
-                    f'{self._remote} has lost its parameters: setting them again'
+                changed = [name for name in names
+                           if name in before and self._confirmed.get(name) != before[name]]
+                self._node.get_logger().warning(
+                    f'{", ".join(changed or names)} of {self._remote} was changed by somebody '
+                    'else, or lost in a restart: it is this node '
+                    f'({self._node.get_fully_qualified_name()}) that sets it, and does so again; '
+                    'to set it by hand, stop this node first'
                 )
                 self._tick()
 

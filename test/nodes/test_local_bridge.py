@@ -10,6 +10,7 @@ import pytest
 import rclpy
 from rclpy.context import Context
 from rclpy.parameter import Parameter
+from std_msgs.msg import UInt32
 
 
 @pytest.fixture
@@ -94,6 +95,16 @@ def test_limits_change_live_and_contradictions_are_refused(bridge):
     assert accepted.successful
     (read_only,) = node.set_parameters([Parameter('dispatcher', value='other')])
     assert not read_only.successful
+
+
+def test_a_wish_beyond_the_limits_is_told_once(bridge, capfd):
+    """It names both sides, and not each number that is too high."""
+    node = bridge(pools__edge__max_replicas=0)
+    for count in (2, 3, 0, 2):
+        node._on_desired('edge', UInt32(data=count))
+    said = capfd.readouterr().err
+    assert said.count('[WARN]') == 1
+    assert 'pool edge: the dispatcher asks for 2, max_replicas here is 0: 0 it is' in said
 
 
 def test_every_parameter_is_described(bridge):

@@ -126,7 +126,7 @@ def test_waits_for_a_node_that_comes_later_and_again_after_it_restarts(ros, doma
         eventually(lambda: not remote.present, 'absence noticed')
 
 
-def test_reads_back_and_mends(ros):
+def test_reads_back_and_mends(ros, capfd):
     """A value that somebody else changed, or a node restarted too fast to be missed."""
     remote = ros.call(RemoteParameters, ros.node('bridge'), 'dispatcher')
     other = dispatcher(ros)
@@ -134,6 +134,9 @@ def test_reads_back_and_mends(ros):
     eventually(lambda: value(other) == ['unix:/a'], 'the endpoint')
     ros.call(other.set_parameters, [rclpy.parameter.Parameter(NAME, value=['unix:/x'])])
     eventually(lambda: value(other) == ['unix:/a'], 'mended')
+    said = capfd.readouterr().err
+    assert f'{NAME} of dispatcher was changed by somebody else' in said
+    assert 'it is this node (/cell/bridge) that sets it' in said
 
 
 def test_a_refusal_is_tried_again(ros):
