@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from laimr_ros.nodes.topics import find_sources, Source, TopicPattern
+from laimr_ros.nodes.topics import find_sources, IMAGE_TYPES, Source, TopicPattern
 
 # Topics of a wrong type that are remembered as told.
 _MAX_REMEMBERED = 10_000
@@ -105,6 +105,14 @@ class Discovery:
                 del self._sources[robot], self._seen[robot]
                 changes.left.append(robot)
         return changes
+
+    def unmatched(self) -> list[str]:
+        """Return the topics on which somebody publishes images but that no pattern matches."""
+        return sorted(
+            topic for topic, types in self._graph.get_topic_names_and_types()
+            if any(kind in IMAGE_TYPES for kind in types)
+            and not any(pattern.robot(topic) for pattern in self.patterns)
+            and self._graph.count_publishers(topic))
 
     def _check_others(self, used: Source, candidates: Sequence[Source]) -> None:
         """Warn of images that would be ignored, unless they are the same ones compressed."""

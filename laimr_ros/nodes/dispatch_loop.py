@@ -465,7 +465,7 @@ class DispatchLoop:
             self._warn_of_image(robot, text)
             return f'bad image: {grouped(text.removeprefix("image is "))}'
         now = time.monotonic()
-        key = error.kind.value
+        key: str = error.kind.value
         if now - self._errors_said.get(key, -60.0) >= 60.0:
             self._errors_said[key] = now
             self._outlet.say(

@@ -31,6 +31,7 @@ from laimr_ros.nodes.qos_check import QosWatch
 from laimr_ros.nodes.records import Records
 from laimr_ros.nodes.replicas import Level
 from laimr_ros.nodes.robots import Robot
+from laimr_ros.nodes.start_report import describe, Loneliness, Namesakes, unread_file
 from laimr_ros.nodes.state_file import StateFile
 from laimr_ros.nodes.topics import lane_of, parse_patterns, Source
 import rclpy
@@ -86,6 +87,9 @@ class Dispatcher(Node):
     def _set_up(self) -> None:
         values = self._values = parameters.declare_parameters(self)
         warn_unknown(self)
+        if warning := unread_file(
+                sys.argv, self._parameter_overrides, self.get_fully_qualified_name()):
+            self.get_logger().warning(warning)
         parameters.check(values, self.get_namespace())
         self._robots: dict[str, Robot] = {}
         self._gone: deque[Robot] = deque()
@@ -140,6 +144,12 @@ class Dispatcher(Node):
         on_change(self, self._validate_change, self._apply_change)
         self._timer = self.create_timer(
             values['discovery_period'], self._look, clock=self._steady)
+        bridge = values['bridge']
+        for line in describe(
+                values, self.resolve_service_name(bridge) if bridge else ''):
+            self.get_logger().info(line)
+        self._loneliness = Loneliness(time.monotonic())
+        self._namesakes = Namesakes()
         self._look()
         self._reporter = threading.Thread(target=self._report, name='report', daemon=True)
         self._reporter.start()
@@ -182,6 +192,14 @@ class Dispatcher(Node):
         for robot in self._robots.values():
             if not robot.received:
                 self._qos.check_publishers(robot.source.topic, robot.entities[0].qos_profile)
+        now = time.monotonic()
+        for news in (
+                self._loneliness.update(now, len(self._robots), self._values['topics'],
+                                        self._discovery.unmatched),
+                self._namesakes.update(now, self.get_fully_qualified_name(),
+                                       self.get_node_names_and_namespaces())):
+            if news is not None:
+                self.say(news[0], 'warning' if news[1] else 'info')
         for pool, (ready, starting, _) in self._observed.items():
             # A bridge that does not tell how many are starting has none.
             if ready is not None and starting is None:

@@ -56,10 +56,10 @@ class Outages:
                     yield (f'pool {pool} serves again after {now - outage.began:.0f} s; '
                            f'{self._lost(outage, pool, lanes)} frames went unanswered', False)
         for pool in down:
-            outage = self._outages.get(pool)
-            if outage is None:
-                outage = self._outages[pool] = _Outage(
+            if pool not in self._outages:
+                self._outages[pool] = _Outage(
                     now, {name: need.unanswered for name, need in lanes.items()})
+            outage = self._outages[pool]
             suffering = [
                 name for name, need in lanes.items()
                 if pool in need.pools and down.issuperset(need.pools)

@@ -393,6 +393,54 @@ def test_raw_images(world: World) -> None:
     assert len(both.ask().detections) == 3
 
 
+def test_two_cameras_in_one_namespace(world: World) -> None:
+    world.start_worker('a')
+    world.start_dispatcher(['a'], 'topics: [left=/cams/left, right=/cams/right]')
+    for name in ('left', 'right'):
+        camera = world.robot(name)
+        camera.node.destroy_publisher(camera.publisher)
+        camera.publisher = world.node.create_publisher(
+            CompressedImage, f'/cams/{name}', BEST_EFFORT)
+        camera.wait_heard()
+        assert camera.ask().detections
+
+
+def test_the_log_says_what_is_looked_for_and_what_is_not_found(world: World) -> None:
+    world.start_worker('a')
+    world.start_dispatcher(['a'])
+    nameless = world.node.create_publisher(
+        CompressedImage, '/image_raw/compressed', BEST_EFFORT)
+    said = world.said()
+    assert 'lane lane: model fake, SLO 2 s, pools [edge]' in said
+    assert f'pool edge: endpoints [{world.endpoint("a")}], bridge /local_bridge, replicas' in said
+    assert 'looking for images on /{robot}/image_raw/compressed, /{robot}/image_raw' in said
+    eventually(lambda: '/image_raw/compressed has no robot name' in world.said(), 'the hint')
+    double = Node('dispatcher', context=world.context)
+    eventually(lambda: '2 nodes are named /dispatcher' in world.said(), 'the namesake')
+    double.destroy_node()
+    eventually(lambda: 'only node named /dispatcher again' in world.said(), 'its end')
+    world.node.destroy_publisher(nameless)
+
+
+def test_a_file_for_another_node_is_told_of(world: World) -> None:
+    file = world.base / 'p.yaml'
+    file.write_text('/**/dispacher:\n  ros__parameters:\n    policy: laimr\n')
+    with open(world.log, 'w') as output:
+        world.dispatcher = lifeline.spawn(
+            [sys.executable, '-m', 'laimr_ros.nodes.entry', 'dispatcher', '--ros-args',
+             '--params-file', str(file)], stdout=output, stderr=subprocess.STDOUT,
+            env={**os.environ, 'ROS_DOMAIN_ID': str(world.domain)})
+    eventually(lambda: f'no section of {file} is for the node /dispatcher' in world.said(),
+               'the warning')
+
+
+def test_a_worker_with_another_model_is_explained(world: World) -> None:
+    world.start_worker('a')
+    world.start_dispatcher(['a'], 'lanes.lane.model: fakes')
+    eventually(lambda: "it serves [fake], not 'fakes' (lane lane asks for it); did you mean "
+               "'fake'?" in world.said(), 'the explanation')
+
+
 def test_a_worker_killed_with_frames_in_hand_loses_none(world: World) -> None:
     world.start_worker('a', mean_s=0.3)
     world.start_worker('b', mean_s=0.3)
@@ -412,6 +460,7 @@ def test_a_worker_killed_with_frames_in_hand_loses_none(world: World) -> None:
     counters = world.idle()
     assert counters['received'] == counters['answered'] == 4
     status = world.status(lambda s: s['pools']['edge']['ready'] == 1, 'the dead one is noticed')
+    assert re.search(r'\[WARN\].*/a\.sock of pool edge does not serve', world.said())
     assert [link['serving'] for link in sorted(
         status['links'], key=lambda link: link['endpoint'])] == [False, True]
     # Restarted at the same place it is used again, without a restart of the dispatcher.

@@ -116,6 +116,15 @@ def test_a_second_camera_under_the_same_name_is_told_once(graph, said):
     assert len(said) == 1 and '/a/right' in said[0] and "'a_2=/a/right'" in said[0]
 
 
+def test_images_that_no_pattern_matches_are_found(graph, discovery):
+    graph.topics['/image_raw/compressed'] = COMPRESSED_TYPE, 1
+    graph.topics['/depth/image'] = RAW_TYPE, 1
+    graph.topics['/nobody/image'] = RAW_TYPE, 0
+    graph.topics['/a/image_raw'] = RAW_TYPE, 1
+    graph.topics['/text'] = 'std_msgs/msg/String', 1
+    assert discovery.unmatched() == ['/depth/image', '/image_raw/compressed']
+
+
 def test_changed_patterns_send_robots_away_at_once(graph, discovery):
     graph.topics['/a/image_raw'] = RAW_TYPE, 1
     graph.topics['/b/cam'] = RAW_TYPE, 1
