@@ -95,6 +95,8 @@ def answering(
 
 def source(url: str, token: str = TOKEN, **options: Any) -> CloudGripperSource:
     """Return a source whose token is in an environment of its own."""
+    # A busy host may take seconds to draw the first picture; who tests time-outs gives their own.
+    options.setdefault('timeout_s', 30.0)
     return CloudGripperSource(
         url, options.pop('robot', 'robot1'), token_env='TOKEN', environment={'TOKEN': token},
         **options)
