@@ -27,6 +27,7 @@ from laimr_ros.control.events import (
     ReplicaReady,
     Tick,
 )
+from laimr_ros.control.hedging import Hedging
 from laimr_ros.control.jobs import Job, Stage
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration, Outcome
@@ -43,20 +44,27 @@ _RETRIED = frozenset({Cause.UNAVAILABLE, Cause.INTERNAL, Cause.BUSY})
 # A waiting frame is not looked at more often than this, and a busy replica is left alone for at
 # least this long, in seconds.
 _SHORTEST_PAUSE = 0.01
+# Above this utilisation no second copies are sent: they would delay everybody's first.
+_HEDGE_RHO = 0.7
 # Whoever carries frames reports each by its time-out; one still out so many seconds after its
 # limit is taken for lost, so that it does not occupy its replica for ever.
 _LOST_AFTER = 1.0
 
 
 class LaneState:
-    """One lane this instant: its queue and its statistics."""
+    """
+    One lane this instant: its queue and its statistics.
 
-    __slots__ = ('arrivals', 'counters', 'latencies', 'queue')
+    :ivar hedging: its second copies; None if there are to be none.
+    """
+
+    __slots__ = ('arrivals', 'counters', 'hedging', 'latencies', 'queue')
 
     def __init__(self, queue: LaneQueue, fast: float, slow: float) -> None:
         """Start empty."""
         self.queue = queue
         self.arrivals = Arrivals(fast, slow)
+        self.hedging: Hedging | None = None
         self.counters = Counters()
         self.latencies = RecentLatencies()
 
@@ -215,6 +223,7 @@ class Controller:
             self._send(now, job, decision)
         elif decision.verdict is Verdict.HOLD:
             job.review_at = min(job.limit, max(decision.review_at, now + _SHORTEST_PAUSE))
+            job.last_chance = decision.last_chance
             self._watch(job)
         else:
             probe = self._router.probe(job, now)
@@ -236,6 +245,12 @@ class Controller:
         job.sent_at = now
         job.attempts += 1
         job.prediction = decision.prediction()
+        job.review_at = math.inf
+        hedging = self.lanes[job.frame.lane].hedging
+        if hedging is not None and job.attempts == 1:
+            hedging.budget.earn()
+            job.review_at = now + hedging.delay()
+            self._watch(job)
         lane = job.lane
         job.offloaded = lane.pools[0] != pool.config.name
         self.cameras[job.frame.camera].owed = math.inf
@@ -245,6 +260,39 @@ class Controller:
         self._actions.append(Send(
             job.frame, pool.config.name, replica.name, lane.model, job.limit - now,
             job.prediction, job.offloaded))
+
+    def _hedge(self, now: float, job: Job) -> None:
+        """Send a second copy of a frame that is out for long, if that delays nobody."""
+        job.review_at = math.inf
+        lane = self.lanes[job.frame.lane]
+        limits = self._configuration.limits
+        if (lane.hedging is None or job.other is not None or len(lane.queue)
+                or job.lane is not lane.queue.lane
+                or job.attempts >= limits.max_attempts
+                or self.cameras[job.frame.camera].last_answered > job.frame.captured):
+            return
+        decision = self._router.second(job, now)
+        if (decision is None or decision.pool is None
+                or not self._planner.rho[decision.pool.config.name] <= _HEDGE_RHO
+                or lane.arrivals.bursting(now) or not lane.hedging.budget.take()):
+            return
+        job.set_aside()
+        self._send(now, job, decision)
+
+    def _drop_other(self, now: float, job: Job) -> None:
+        """Take back the copy of a frame that is not needed any more."""
+        other = job.other
+        if other is None:
+            return
+        job.other = None
+        self._actions.append(Cancel(job.frame, other.replica.name))
+        pool = other.replica.pool
+        pool.take_back(other.replica, job, now, still_busy=True)
+        costs = pool.costs.get(job.lane.model)
+        elapsed = now - other.sent_at - other.prediction.wait - other.prediction.network
+        if costs is not None and elapsed > costs.service_high:
+            # Were those that lose not counted, only quick ones would be.
+            pool.learn_slower(job.lane.model, elapsed)
 
     def _dispatch(self, now: float) -> None:
         """Send waiting frames, the most urgent first, until none can go."""
@@ -278,6 +326,8 @@ class Controller:
     def _frame_done(self, now: float, event: FrameDone) -> None:
         job = self._jobs.get(event.frame_id)
         replica = self._replicas.get(event.replica)
+        if job is not None and replica is not None:
+            job.turn_to(replica)
         if job is None or job.replica is not replica or replica is None:
             # Ended already, or sent elsewhere meanwhile: its other copy will end it.
             if replica is not None:
@@ -313,6 +363,8 @@ class Controller:
         replica = self._replicas.get(event.replica)
         if replica is not None and event.cause in _REPLICA_FAULTS:
             self._accuse(now, replica, at_once=event.cause is Cause.UNAVAILABLE)
+        if job is not None and replica is not None:
+            job.turn_to(replica)
         if job is None or job.replica is None or job.replica.name != event.replica:
             if replica is not None:
                 self._dispatch(now)
@@ -332,7 +384,9 @@ class Controller:
             pause = max(_SHORTEST_PAUSE, costs.service if costs is not None else 0.1)
             self._suspend(now, replica, pause)
         detail = event.detail or event.cause.value
-        if late:
+        if job.fall_back():
+            pass  # Its other copy will end it.
+        elif late:
             self._end(now, job, Outcome.EXPIRED, 'no answer by its deadline')
         elif event.cause in _RETRIED and now < job.limit:
             self._retry(now, job, detail)
@@ -360,7 +414,9 @@ class Controller:
         """Leave a replica alone that is unreachable or keeps failing."""
         replica.failures += 1
         limit = 1 if at_once else self._configuration.limits.suspend_after
-        if replica.failures >= limit and not replica.accused:
+        # A suspension that is over but for the next tick is over.
+        if replica.failures >= limit and not (
+                replica.accused and now < replica.suspended_until):
             self._suspend(now, replica)
 
     def _suspend(self, now: float, replica: Replica, seconds: float = 0.0) -> None:
@@ -377,6 +433,10 @@ class Controller:
         """End a frame: the only place where one does."""
         if job.stage is Stage.QUEUED:
             self.lanes[job.frame.lane].queue.discard(job)
+        first_sent = job.sent_at
+        if job.other is not None:
+            first_sent = min(first_sent, job.other.sent_at)
+            self._drop_other(now, job)
         frame, replica = job.frame, job.replica
         job.stage = Stage.ENDED
         del self._jobs[frame.id]
@@ -392,6 +452,8 @@ class Controller:
                 counters.late += 1
         if outcome is Outcome.ANSWERED:
             lane.latencies.add(now, latency)
+            if lane.hedging is not None:
+                lane.hedging.completed(now - first_sent)
             if replica is not None:
                 self.pool_latencies[replica.pool.config.name].add(now, now - frame.received)
         else:
@@ -442,6 +504,9 @@ class Controller:
         replica.in_flight.clear()
         for job in orphans:
             self._actions.append(Cancel(job.frame, replica.name))
+            job.turn_to(replica)
+            if job.fall_back():
+                continue
             if now >= job.limit:
                 self._end(now, job, Outcome.EXPIRED, 'no answer by its deadline')
             else:
@@ -489,12 +554,13 @@ class Controller:
                 resumed = True
                 continue
             what.timer_at = math.inf
-            if what.stage is not Stage.QUEUED:
-                continue
             if what.review_at > now:
                 self._watch(what)
+            elif what.stage is Stage.SENT:
+                self._hedge(now, what)
             else:
-                self._settle(now, what, self._router.decide(what, now, last_chance=True))
+                self._settle(now, what, self._router.decide(
+                    what, now, last_chance=what.last_chance))
             timers = self._timers
         if resumed:
             self._dispatch(now)
@@ -592,6 +658,11 @@ class Controller:
                 known.queue.lane = lane
                 if windows != (old.fast_window, old.slow_window):
                     known.arrivals = Arrivals(*windows)
+            wanted = (limits.hedge_share, limits.hedge_quantile)
+            if limits.hedge_share == 0.0:
+                known.hedging = None
+            elif known.hedging is None or wanted != (old.hedge_share, old.hedge_quantile):
+                known.hedging = Hedging(*wanted)
             lanes[name] = known
         self.lanes = lanes
         self._policy = make_policy(

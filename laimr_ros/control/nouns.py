@@ -155,6 +155,8 @@ class Limits:
     :param suspend_after: consecutive failures after which a replica is left alone for a while.
     :param exploration: share of frames that may go to a pool not preferred, so that its model
         stays known; 0 for none.
+    :param hedge_share: share of frames of which a second copy may be sent; 0 for none.
+    :param hedge_quantile: of a lane's completions, after which a second copy is due.
     :param rho_low: utilisation under which policy ``laimr_paper`` removes a replica.
     """
 
@@ -171,11 +173,14 @@ class Limits:
     probe_interval: float = 5.0
     suspend_after: int = 3
     exploration: float = 0.01
+    hedge_share: float = 0.0
+    hedge_quantile: float = 0.95
     rho_low: float = 0.3
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ('quantile', 'routing_quantile', 'slo_margin', 'scale_in_margin'):
+        for name in ('quantile', 'routing_quantile', 'slo_margin', 'scale_in_margin',
+                     'hedge_quantile'):
             value = getattr(self, name)
             if not 0.0 < value < 1.0 and not (name == 'slo_margin' and value == 1.0):
                 raise ConfigurationError(f'{name} is {value}: give a number between 0 and 1')
@@ -189,7 +194,7 @@ class Limits:
         for name in ('max_attempts', 'suspend_after'):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f'{name} is {getattr(self, name)}: give 1 or more')
-        for name in ('exploration', 'rho_low'):
+        for name in ('exploration', 'hedge_share', 'rho_low'):
             value = getattr(self, name)
             if not 0.0 <= value < 1.0:
                 raise ConfigurationError(f'{name} is {value}: give a number from 0 to below 1')

@@ -208,6 +208,10 @@ class PaperRouter:
         """Return the best: nothing is learned."""
         return best
 
+    def second(self, job: Job, now: float) -> Decision | None:
+        """Return None: the paper sends each frame once."""
+        return None
+
     def probe(self, job: Job, now: float) -> Decision | None:
         """Return None: nothing is learned, and frames are given up only at their limit."""
         return None

@@ -35,9 +35,10 @@ class Decision:
 
     :ivar review_at: when a held frame must be looked at again, in seconds.
     :ivar late: whether the frame is sent although it is predicted late.
+    :ivar last_chance: whether then waiting for a busy pool is no longer an option.
     """
 
-    __slots__ = ('costs', 'late', 'pool', 'replica', 'review_at', 'verdict', 'wait')
+    __slots__ = ('costs', 'last_chance', 'late', 'pool', 'replica', 'review_at', 'verdict', 'wait')
 
     def __init__(self, verdict: Verdict, review_at: float = math.inf) -> None:
         """Decide without a replica."""
@@ -48,6 +49,7 @@ class Decision:
         self.costs: Costs | None = None
         self.wait = 0.0
         self.late = False
+        self.last_chance = True
 
     def prediction(self) -> Prediction:
         """Return what is predicted of the frame that is sent."""
@@ -225,11 +227,11 @@ class Router:
                             wait += waiting * ahead / ready
                 if wait + high <= remaining:
                     hold = pool
-        if hold is not None:
-            return Decision(
-                Verdict.HOLD, min(token_at, self._review(depart_by, job, fastest, now)))
-        if token_at < math.inf:
-            return Decision(Verdict.HOLD, token_at)
+        if hold is not None or token_at < math.inf:
+            review_at = self._review(depart_by, job, fastest, now) if hold else math.inf
+            decision = Decision(Verdict.HOLD, min(token_at, review_at))
+            decision.last_chance = review_at <= token_at
+            return decision
         if fallback is not None:
             return fallback
         if not some_ready:
@@ -276,6 +278,32 @@ class Router:
             self._explore_after = now + _EXPLORE_AGAIN
             return best
         return choices[chosen]
+
+    def second(self, job: Job, now: float) -> Decision | None:
+        """
+        Return where a second copy of a frame that is out would be on time, or None.
+
+        On an idle replica, rather of another pool: what delays the first copy may be common to
+        its pool.
+        """
+        first = job.replica
+        if first is None:
+            return None
+        remaining = job.deadline - now
+        same: Decision | None = None
+        for pool, model, bucket in self._lane_pools[job.lane.name]:
+            replica = pool.best() if pool.ready else None
+            if replica is None or replica is first or replica.in_flight or (
+                    bucket is not None and not bucket.has(now)):
+                continue
+            costs = pool.costs[model]
+            if costs.network_high + costs.service_high <= remaining:
+                decision = Decision(Verdict.SEND)
+                decision.pool, decision.replica, decision.costs = pool, replica, costs
+                if pool is not first.pool:
+                    return decision
+                same = decision
+        return same
 
     def probe(self, job: Job, now: float) -> Decision | None:
         """

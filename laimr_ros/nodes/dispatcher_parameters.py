@@ -231,7 +231,7 @@ def configuration(values: Mapping[str, Any]) -> Configuration:
     for name in values['instance_names']:
         get = _getter(values, f'instances.{name}.')
         instances[name] = Instance(name, get('capacity'), get('background'))
-    limits = Limits(**{f.name: values[f.name] for f in fields(Limits)})
+    limits = Limits(**{f.name: values[f.name] for f in fields(Limits) if f.name in values})
     return Configuration(lanes, pools, instances, limits, values['policy'])
 
 

@@ -100,6 +100,9 @@ class Harness:
         self.defective: set[int] = set()
         self.limits: dict[int, float] = {}
         self.on_time = 0
+        self.hedged = 0
+        self.answering = ''
+        self._most_hedged = configuration.limits.hedge_share
         self._next_id = 0
         # Heaps may keep what was allowed before, so bounds rest on the most there ever was.
         self._most_open = 0
@@ -196,6 +199,7 @@ class Harness:
             frames = self.sent.get(event.replica, {})
             mine = frames.pop(event.frame_id, None) is not None
             if isinstance(event, FrameDone):
+                self.answering = event.replica
                 return event.frame_id if mine else None
             if event.replica in self.pool_of:
                 if event.cause is Cause.UNAVAILABLE:
@@ -241,6 +245,7 @@ class Harness:
         self.configuration = new
         # A frame that waited for its last attempt when fewer were allowed may still have it.
         self._most_attempts = max(self._most_attempts, new.limits.max_attempts)
+        self._most_hedged = max(self._most_hedged, new.limits.hedge_share)
         for replica, pool in list(self.pool_of.items()):
             if pool not in new.pools:
                 self._forget(replica)
@@ -267,8 +272,18 @@ class Harness:
 
     def _check_send(self, action: Send) -> None:
         frame = action.frame
+        lane_slo = self.configuration.lanes[frame.lane].slo
         assert self.open[frame.id] is frame, 'sent after it ended'
-        assert all(frame.id not in frames for frames in self.sent.values()), 'sent twice at once'
+        copies = [replica for replica, frames in self.sent.items() if frame.id in frames]
+        assert action.replica not in copies, 'sent there twice'
+        if copies:
+            limits = self.configuration.limits
+            assert len(copies) == 1 and limits.hedge_share > 0.0, 'sent twice at once'
+            assert self.configuration.policy == 'laimr'
+            assert not self.sent[action.replica], 'a copy stands before nobody and behind nobody'
+            assert self.now + action.prediction.completion <= frame.captured + lane_slo + 1e-6
+            self.hedged += 1
+            assert self.hedged <= self._most_hedged * self.received + 1e-6
         assert frame.id not in self.defective
         lane = self.configuration.lanes[frame.lane]
         assert self.pool_of[action.replica] == action.pool, 'sent to a replica that is gone'
@@ -303,9 +318,11 @@ class Harness:
             assert frame.captured >= self.published.get(frame.camera, -math.inf), \
                 'published after its camera had moved on'
             self.published[frame.camera] = frame.captured
-            last = self.sends[frame.id][-1]
-            assert (action.pool, action.replica) == (last.pool, last.replica)
-            assert action.prediction is last.prediction
+            # The last sent to it: where two copies were out, not always the very last.
+            by = [s for s in self.sends[frame.id] if s.replica == self.answering][-1]
+            assert (action.pool, action.replica) == (by.pool, by.replica)
+            assert action.prediction is by.prediction
+            assert action.offloaded == by.offloaded
         else:
             assert action.reason
             assert not action.on_time
@@ -328,7 +345,7 @@ class Harness:
             open_here = sum(f.lane == name for f in self.open.values())
             assert lane.counters.in_flight == open_here
             waiting += len(lane.queue)
-        out = sum(len(frames) for frames in self.sent.values())
+        out = len({frame for frames in self.sent.values() for frame in frames})
         assert waiting + out == len(self.open)
         for name, camera in controller.cameras.items():
             open_here = sum(f.camera == name for f in self.open.values())

@@ -873,3 +873,17 @@ def test_the_snapshot_is_plain_json() -> None:
     h.ready('r0')
     assert only(h.handle(FrameArrived(Frame(7, 'c', 'lane', 0.0, 0.0))), Send)
     json.dumps(h.controller.snapshot(0.0), allow_nan=False)
+
+
+def test_a_failure_heard_when_a_suspension_is_just_over_suspends_anew() -> None:
+    harness = Harness(configure([make_lane('lane', 10.0)], [make_pool()]))
+    harness.ready('r0')
+    frame = harness.arrive()
+    harness.fail(frame, Cause.UNAVAILABLE)
+    # The tick that would end the suspension of one second has not come yet.
+    harness.now += 1.5
+    harness.handle(FrameFailed(frame, 'r0', Cause.UNAVAILABLE))
+    harness.run_until(harness.now + 1.9)
+    assert harness.where(frame) == 'queued'
+    harness.run_until(harness.now + 0.2)
+    assert harness.where(frame) == 'r0'

@@ -6,6 +6,7 @@ from controller_harness import configure, Harness, make_lane, make_pool
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, RuleBasedStateMachine
+from laimr_ros.control import hedging
 from laimr_ros.control.events import (
     CameraLeft,
     Cause,
@@ -47,7 +48,8 @@ def configurations(draw: st.DrawFn) -> Configuration:
             max_queue=draw(st.sampled_from([1, 3, 1000])), late_answers=draw(st.booleans())))
     return configure(
         lanes, pools, draw(st.sampled_from(['laimr', 'laimr', 'laimr_paper'])),
-        exploration=draw(st.sampled_from([0.0, 0.01, 0.5])), max_attempts=draw(st.integers(1, 4)),
+        exploration=draw(st.sampled_from([0.0, 0.01, 0.5])),
+        hedge_share=draw(st.sampled_from([0.0, 0.5, 0.99])), max_attempts=draw(st.integers(1, 4)),
         suspend_after=draw(st.integers(1, 3)), probe_interval=draw(st.sampled_from([0.1, 5.0])),
         stabilisation=draw(st.sampled_from([0.0, 1.0, 30.0])),
         routing_quantile=draw(st.sampled_from([0.5, 0.95])))
@@ -58,6 +60,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @initialize(configuration=configurations())
     def start(self, configuration: Configuration) -> None:
+        # So that second copies are sent in runs as short as these.
+        self.least_samples = hedging._LEAST_SAMPLES
+        hedging._LEAST_SAMPLES = 1
         self.harness = Harness(configuration, now=1000.0)
 
     def _frame(self, data: st.DataObject) -> tuple[int, str]:
@@ -158,6 +163,7 @@ class ControllerMachine(RuleBasedStateMachine):
         """Whatever happened, with time every frame ends."""
         if not hasattr(self, 'harness'):
             return
+        hedging._LEAST_SAMPLES = self.least_samples
         harness = self.harness
         harness.run_until(harness.now + 2.0 * LONGEST + 0.5)
         assert not harness.open
@@ -174,3 +180,45 @@ ControllerMachine.TestCase.settings = settings(
     max_examples=150, stateful_step_count=50, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 TestControllerProperties = ControllerMachine.TestCase
+
+
+@st.composite
+def hedging_configurations(draw: st.DrawFn) -> Configuration:
+    """Draw a configuration under which second copies are sent as often as can be."""
+    models = {'m': PowerLaw(0.05, 0.01, 1.2)}
+    pools = [make_pool(name, models=models, network=0.01, max_in_flight=draw(st.integers(1, 2)))
+             for name in POOLS]
+    lanes = [make_lane(name, 2.0, *draw(st.permutations(POOLS)), late_answers=draw(st.booleans()))
+             for name in LANES[:draw(st.integers(1, 2))]]
+    return configure(
+        lanes, pools, hedge_share=0.99, hedge_quantile=0.5, exploration=0.0,
+        max_attempts=draw(st.integers(2, 4)), suspend_after=3)
+
+
+class HedgingMachine(ControllerMachine):
+    """The same with frames that are often out twice."""
+
+    @initialize(configuration=hedging_configurations())
+    def start(self, configuration: Configuration) -> None:
+        super().start(configuration)
+        for name in REPLICAS:
+            self.harness.handle(ReplicaReady(name[:-1], name))
+        for lane in self.harness.controller.lanes.values():
+            assert lane.hedging is not None
+            for k in range(4):
+                frame = self.harness.arrive(f'cam{k}', lane.queue.lane.name)
+                self.harness.done(frame, 0.05)
+
+    @rule(configuration=hedging_configurations())
+    def configuration_changes(self, configuration: Configuration) -> None:
+        super().configuration_changes(configuration)
+
+    @precondition(lambda self: self._anything_out())
+    @rule(data=st.data())
+    def copy_is_out(self, data: st.DataObject) -> None:
+        """Let time pass until second copies are out."""
+        self.harness.run_until(self.harness.now + 0.02)
+
+
+HedgingMachine.TestCase.settings = ControllerMachine.TestCase.settings
+TestHedgingProperties = HedgingMachine.TestCase

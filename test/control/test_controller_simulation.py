@@ -358,6 +358,39 @@ def test_in_a_burst_two_pools_are_on_time_more_often_than_one() -> None:
     assert sum(calm) / len(calm) < 0.05
 
 
+def stalling_world(share: float) -> World:
+    """Return a world where one frame in 50 takes ten times as long, with or without copies."""
+    world = World(
+        configure([make_lane('lane', 0.6, 'edge', 'cloud')],
+                  [make_pool('edge', 0.1, cv=0.15, network=0.001),
+                   make_pool('cloud', 0.1, cv=0.15, network=0.06, max_in_flight=2)],
+                  hedge_share=share),
+        {'edge': stalls(0.1, 4), 'cloud': stalls(0.1, 5)}, {'edge': 0.001, 'cloud': 0.06})
+    world.add('edge', 6)
+    world.add('cloud', 4)
+    world.stream(poisson(20.0, 200.0, 6), lambda number: f'cam{number % 40}')
+    world.run(210.0)
+    return world
+
+
+def stalls(mean: float, seed: int) -> Draw:
+    """Draw times of which one in 50 is ten times as long."""
+    usual, rng = lognormal(mean, 0.15, seed), random.Random(seed + 100)
+    return lambda now: usual(now) * (10.0 if rng.random() < 0.02 else 1.0)
+
+
+def test_second_copies_save_frames_from_stalls_at_little_cost() -> None:
+    plain, hedged = stalling_world(0.0), stalling_world(0.05)
+    # Completions must be known first.
+    missed, still_missed = 1.0 - plain.on_time(20.0), 1.0 - hedged.on_time(20.0)
+    assert missed > 0.015
+    assert still_missed < 0.4 * missed
+    assert len(hedged.sends) <= 1.05 * hedged.outcomes()['all'] + 1.0
+    ends = hedged.outcomes()
+    assert ends['all'] == hedged.controller.counters.received
+    assert hedged.controller.counters.in_flight == 0
+
+
 # ----- the model turns out wrong
 
 @pytest.mark.parametrize('factor', [1.5, 0.5])

@@ -332,3 +332,18 @@ def test_a_frame_explores_only_with_a_token() -> None:
     best = place.router.decide(later, 2.0)
     explores = place.router.explore(later, 2.0, best, Arrivals())
     assert explores.pool is place.pools['cloud']
+
+
+def test_waiting_for_a_token_is_no_last_chance() -> None:
+    # The edge is free and would be late; the cloud has no token, and then no room either.
+    place = edge_and_cloud(1.0, edge=1.5, cloud=0.1, late_answers=True)
+    place.router.refresh(0.0)
+    bucket = place.router.bucket('cloud')
+    assert bucket is not None and bucket.take(0.0)
+    job = place.job()
+    held = place.router.decide(job, 0.0)
+    assert held.verdict is Verdict.HOLD and not held.last_chance
+    place.occupy('cloud', 0.05)
+    held = place.router.decide(job, held.review_at, last_chance=held.last_chance)
+    # On time by waiting for the cloud; sent to the edge it would be late.
+    assert held.verdict is Verdict.HOLD
