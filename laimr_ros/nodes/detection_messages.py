@@ -25,6 +25,8 @@ _NO_ID_PADDED = _NO_ID + b'\x00\x00\x00'
 
 # Class name and alignment -> `results` up to its score; bounded, for names come from outside.
 _MAX_RESULTS = 10_000
+# Longer names (in bytes) are not kept: entries are bounded in number only.
+_LONGEST_KEPT = 256
 _results: dict[tuple[str, int], bytes] = {}
 
 
@@ -78,10 +80,11 @@ def write_detections(
 
 def _result(label: str, phase: int) -> bytes:
     """Return the count of results, the class name and padding up to the score."""
-    name = label.encode()
+    name = label.encode('utf-8', 'replace')
     block = _UINT32.pack(1) + _UINT32.pack(len(name) + 1) + name + b'\x00'
     block += bytes(-(phase + len(block)) % 8)
-    if len(_results) >= _MAX_RESULTS:
-        _results.clear()
-    _results[label, phase] = block
+    if len(name) <= _LONGEST_KEPT:
+        if len(_results) >= _MAX_RESULTS:
+            _results.clear()
+        _results[label, phase] = block
     return block

@@ -17,7 +17,7 @@ from laimr_ros.serving import codec
 from laimr_ros.serving.codec import ImagePayload
 from laimr_ros.serving.endpoint import parse
 from laimr_ros.serving.errors import ErrorKind, InferenceError
-from laimr_ros.serving.reply import decode_reply, InferenceReply, NeedsClassNames
+from laimr_ros.serving.reply import decode_reply, InferenceReply, MAX_LABEL_BYTES, NeedsClassNames
 from tritonclient.grpc import service_pb2
 
 _SERVICE = '/inference.GRPCInferenceService/'
@@ -163,11 +163,11 @@ class ReplicaClient:
             return ()
         try:
             names = json.loads(parameters['class_names'].string_value)
-        except ValueError:
-            return ()
+        except (ValueError, RecursionError):
+            return ()  # No JSON, or brackets within brackets without end.
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return ()
-        return tuple(names)
+        return tuple(_clean(name) for name in names)
 
     async def served_models(self) -> tuple[str, ...]:
         """
@@ -355,6 +355,11 @@ def _summary(error: grpc.aio.AioRpcError) -> str:
     """Return gRPC's details in one short line, or the name of the status."""
     details = ' '.join((error.details() or '').split())
     return details[:500] or error.code().name.lower().replace('_', ' ')
+
+
+def _clean(name: str) -> str:
+    """Return a name that can be published: JSON may hold half characters, and any length."""
+    return name.encode('utf-8', 'replace')[:MAX_LABEL_BYTES].decode('utf-8', 'ignore')
 
 
 def _jittered(seconds: float) -> float:

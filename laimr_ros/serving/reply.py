@@ -18,6 +18,9 @@ from tritonclient.grpc import service_pb2
 
 BOXES, SCORES, LABELS = 'boxes', 'scores', 'labels'
 
+#: Longest label in bytes of UTF-8; longer ones are no names, and would fill caches and topics.
+MAX_LABEL_BYTES = 256
+
 # Keys of the field numbers in protobuf's wire format, both "length-delimited".
 _ID_KEY = bytes([3 << 3 | 2])
 _RAW_OUTPUT_CONTENTS_KEY = bytes([6 << 3 | 2])
@@ -95,6 +98,7 @@ def _label_element(name: str) -> bytes:
     return struct.pack('<I', len(encoded)) + encoded
 
 
+# Bounded in bytes, too: by `MAX_LABEL_BYTES` an entry.
 @lru_cache(maxsize=4096)
 def _label_text(encoded: bytes) -> str:
     return encoded.decode()
@@ -184,12 +188,13 @@ def decode_reply(raw: bytes, class_names: Sequence[str] | None = None) -> Infere
     if shape[1] != 4:
         raise _bad(f'has boxes of shape {shape}; [N, 4] is needed')
     count = shape[0]
-    boxes = _numbers(tensor, contents[index] if contents else None, _FLOATS, 4 * count)
+    boxes = _floats(tensor, contents[index] if contents else None, 4 * count)
     tensor, index = outputs[SCORES]
     _require_count(tensor, count)
-    scores = _numbers(tensor, contents[index] if contents else None, _FLOATS, count)
+    scores = _floats(tensor, contents[index] if contents else None, count)
     # A square is finite only if its root is, and a dot product costs a quarter of `isfinite`.
-    # (It is infinite from 1e19 up, too; no image has such pixels.)
+    # (It is infinite from 1e19 up, too; no image has such pixels.) Both are float32 here: in half
+    # precision the square of any usual pixel would be infinite.
     if not math.isfinite(np.vdot(boxes, boxes) + np.vdot(scores, scores)):
         raise _bad('has boxes or scores that are not finite numbers')
     tensor, index = outputs[LABELS]
@@ -198,11 +203,13 @@ def decode_reply(raw: bytes, class_names: Sequence[str] | None = None) -> Infere
 
     numbers = {name: value.int64_param for name, value in response.parameters.items()}
     return InferenceReply(
-        boxes.astype(np.float32, copy=False).reshape(count, 4),
-        scores.astype(np.float32, copy=False), labels, _timings(numbers), _image_size(numbers))
+        boxes.reshape(count, 4), scores, labels, _timings(numbers), _image_size(numbers))
 
 
 def _bad(what: str) -> InferenceError:
+    if len(what) > 300:
+        # Names and shapes in it are the server's, and may be of any length.
+        what = what[:300] + '...'
     return InferenceError(
         ErrorKind.BAD_REPLY,
         f'the reply {what}; the model must give boxes [N, 4] as x1, y1, x2, y2, scores [N] '
@@ -243,6 +250,14 @@ def _numbers(
     return numbers
 
 
+def _floats(tensor: Any, raw: bytes | None, count: int) -> npt.NDArray[np.float32]:
+    numbers = _numbers(tensor, raw, _FLOATS, count)
+    if numbers.dtype == np.float32:
+        return numbers
+    with np.errstate(over='ignore'):  # what is too large becomes infinite, which is refused
+        return numbers.astype(np.float32)
+
+
 def _labels(
     tensor: Any, raw: bytes | None, count: int, class_names: Sequence[str] | None,
 ) -> tuple[str, ...]:
@@ -259,6 +274,9 @@ def _labels(
     try:
         if raw is None:
             elements = tensor.contents.bytes_contents
+            for element in elements:
+                if len(element) > MAX_LABEL_BYTES:
+                    raise _too_long(len(element))
             labels = tuple([_label_text(element) for element in elements])
         else:
             # Much the same objects are seen again and again; only small keys are worth keeping.
@@ -268,6 +286,10 @@ def _labels(
     if len(labels) != count:
         raise _bad(f'has {len(labels)} labels for shape {list(tensor.shape)}')
     return labels
+
+
+def _too_long(length: int) -> InferenceError:
+    return _bad(f'has a label of {length} bytes, and {MAX_LABEL_BYTES} is the most')
 
 
 def _split_labels(raw: bytes) -> tuple[str, ...]:
@@ -280,11 +302,14 @@ def _split_labels(raw: bytes) -> tuple[str, ...]:
         at = start + _unpack_length(raw, at)[0]
         if at > end:
             raise _bad('has labels that end within a name')
+        if at - start > MAX_LABEL_BYTES:
+            raise _too_long(at - start)
         labels.append(_label_text(raw[start:at]))
     return tuple(labels)
 
 
-_known_labels = lru_cache(maxsize=4096)(_split_labels)
+# At most 1 KiB a key, and about ten times that in short labels.
+_known_labels = lru_cache(maxsize=1024)(_split_labels)
 
 
 def _timings(numbers: dict[str, int]) -> Timings | None:

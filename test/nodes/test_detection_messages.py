@@ -73,3 +73,18 @@ def test_made_up_names_do_not_fill_the_memory():
     for number in range(25_000):
         write_detections(1, 2, b'c', [(0.0, 0.0, 1.0, 1.0)], [0.5], [str(number)])
     assert len(detection_messages._results) <= 10_000
+
+
+def test_long_names_are_not_kept():
+    detection_messages._results.clear()
+    for length, kept in ((256, 1), (257, 1), (100_000, 1)):
+        written = write_detections(1, 2, b'c', [(0.0, 0.0, 1.0, 1.0)], [0.5], ['x' * length])
+        message = deserialize_message(written, Detection2DArray)
+        assert message.detections[0].results[0].hypothesis.class_id == 'x' * length
+        assert len(detection_messages._results) == kept
+
+
+def test_half_a_character_stops_nothing():
+    written = write_detections(1, 2, b'c', [(0.0, 0.0, 1.0, 1.0)], [0.5], ['a\ud800'])
+    message = deserialize_message(written, Detection2DArray)
+    assert message.detections[0].results[0].hypothesis.class_id == 'a?'

@@ -97,7 +97,9 @@ def config_of(value):
 
 @pytest.mark.parametrize('value, labels', [
     ('["cat", "dog"]', ('dog', 'cat')), (None, ('1', '0')), ('not JSON', ('1', '0')),
-    ('{"0": "cat"}', ('1', '0')), ('[1, 2]', ('1', '0'))])
+    ('{"0": "cat"}', ('1', '0')), ('[1, 2]', ('1', '0')), ('[' * 100_000, ('1', '0')),
+    ('["\\ud800", "a"]', ('a', '?')), (f'["{"é" * 500}", "a"]', ('a', 'é' * 128))],
+    ids=['names', 'none', 'no JSON', 'object', 'numbers', 'deep', 'half character', 'long'])
 async def test_class_ids_get_the_names_of_the_models_configuration(value, labels):
     asked = []
     config = config_of(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,35 @@ def test_half_precision_and_a_batch_of_one():
     assert reply.labels == ('cat', 'dog')
 
 
+def test_half_precision_of_usual_images():
+    boxes = [(10, 10, 640, 480), (0, 0, 3840, 2160)]
+    reply = read(foreign(boxes=boxes, float_type='FP16'))
+    np.testing.assert_array_equal(reply.boxes, boxes)
+
+
+def test_a_label_of_the_greatest_length():
+    assert read(foreign(labels=(b'x' * 256, b'y'))).labels == ('x' * 256, 'y')
+
+
+def test_labels_without_end_do_not_fill_the_memory():
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            with pytest.raises(InferenceError):
+                read(foreign(labels=(b'%d' % number + b'x' * 200_000, b'y')))
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_a_server_calls_its_outputs_does_not_fill_the_message():
+    response = without('boxes')
+    response.outputs[0].name = 'z' * 100_000
+    with pytest.raises(InferenceError) as caught:
+        read(response)
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize('typed', [False, True])
 @pytest.mark.parametrize('label_type', ['BYTES', 'INT64'])
 def test_nothing_found(typed, label_type):
@@ -178,6 +208,13 @@ def changed(index, raw):
     (changed(2, b'\3\0\0\0ab'), 'within a name'),
     (changed(2, b'\xff\xff\xff\xffab'), 'within a name'),
     (changed(2, b'\1\0\0\0\xff\1\0\0\0a'), 'UTF-8'),
+    (foreign(labels=(b'cat', b'x' * 257)), 'a label of 257 bytes, and 256 is the most'),
+    (foreign(labels=(b'cat', b'x' * 2_000_000)), 'a label of 2000000 bytes'),
+    (foreign(labels=(b'x' * 257, b'cat'), typed=True), 'a label of 257 bytes'),
+    (foreign(boxes=((1, 2, 3, 1e100), (5, 6, 7, 8)), float_type='FP64'), 'finite'),
+    (foreign(boxes=((1, 2, 3, 1e100), (5, 6, 7, 8)), float_type='FP64', typed=True), 'finite'),
+    (foreign(scores=(0.5, -1e300), float_type='FP64'), 'finite'),
+    (foreign(boxes=((1, 2, 3, float('inf')), (5, 6, 7, 8)), float_type='FP16'), 'finite'),
     (foreign(typed=True, shapes=([3, 4], [3], [3])), '8 numbers of boxes'),
     (foreign(labels=(1, 2), label_type='INT32'), 'class ids'),
     (foreign(labels=(-1, 0), label_type='INT32'), 'class ids'),
