@@ -423,11 +423,17 @@ class DispatchLoop:
         rate = sum(state.arrivals.fast(now) for state in lanes)
         slo = min((state.queue.lane.slo for state in lanes), default=math.inf)
         change = 'at first' if before is None else f'{before} ->'
-        p99 = (f'{pool.predicted:.3g} s with the {pool.ready} that serve'
-               if pool.ready and math.isfinite(pool.predicted)
-               else 'beyond all bounds' if pool.ready else 'unknown: none serves')
+        if not pool.ready:
+            predicted = 'unknown as none serves'
+        elif math.isinf(pool.predicted):
+            predicted = f'without bound with {pool.ready} serving'
+        elif pool.predicted > 0.0:
+            predicted = f'{pool.predicted:.3g} s with {pool.ready} serving'
+        else:
+            predicted = 'unknown yet'  # Before any frame was looked at.
+        percent = 100.0 * self.controller.configuration.limits.quantile
         return (f'pool {action.pool}: desired replicas {change} {action.replicas} '
-                f'({rate:.1f} frames/s, predicted P99 {p99}, SLO {slo:g} s)')
+                f'({rate:.1f} frames/s, predicted P{percent:g} {predicted}, SLO {slo:g} s)')
 
     def _look(self) -> None:
         """Tell of pools that leave frames unanswered."""
