@@ -17,6 +17,11 @@ _MAX_STEP_RATIO = 8.0
 _LONGEST_RATIO = 1e6
 _SHORTEST_SEEN, _LONGEST_SEEN = 1e-9, 1e9
 _STATE_VERSION = 1
+# What is believed of a saved state. A ratio that is too high would keep every frame away, and so
+# never be corrected; one that is too low is, by the first frames.
+_LEAST_RESTORED, _MOST_RESTORED = 1e-4, 64.0
+_MOST_DEVIATION, _MOST_CENTRE = 3.0, 5.0
+_MOST_FRAMES = 1e15
 
 
 class Correction:
@@ -34,7 +39,7 @@ class Correction:
     :raises ValueError: unless ``0 < tail < 1``.
     """
 
-    __slots__ = ('_logs', '_mean', '_tail', '_tail_ratio', 'resumed', 'samples')
+    __slots__ = ('_logs', '_mean', '_tail', '_tail_ratio', 'damage', 'resumed', 'samples')
 
     def __init__(self, tail: float, tail_ratio: float, *, memory: int = 50) -> None:
         """Start without evidence: the model is believed."""
@@ -49,6 +54,8 @@ class Correction:
         self.samples = 0
         #: Whether this goes on from a saved state.
         self.resumed = False
+        #: Why a saved state was not believed; empty unless it was damaged.
+        self.damage = ''
 
     @property
     def mean_ratio(self) -> float:
@@ -170,9 +177,11 @@ class Correction:
             resumed = cls(tail, tail_ratio, memory=memory)
             try:
                 resumed._restore(state)
-            except (KeyError, TypeError, ValueError):
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 # A damaged file must not stop a start: the calibration is always there.
-                return cls(tail, tail_ratio, memory=memory)
+                fresh = cls(tail, tail_ratio, memory=memory)
+                fresh.damage = f'{type(error).__name__}: {error}'[:200]
+                return fresh
             return resumed
         return cls(tail, tail_ratio, memory=memory)
 
@@ -181,18 +190,20 @@ class Correction:
         residuals = tail['residuals']
         if not isinstance(residuals, list):
             raise TypeError(f'residuals are {type(residuals).__name__}: expected a list')
-        samples, misses = int(_number(tail, 'samples')), int(_number(tail, 'misses'))
-        if not 0 <= misses <= samples:
-            raise ValueError(f'{misses} misses of {samples} frames')
-        value = _number(mean, 'mean')
-        if value <= 0.0:
-            raise ValueError(f'mean ratio is {value}')
-        self._mean.restore(value, int(_number(mean, 'weighed')), _number(mean, 'centre'),
-                           _number(mean, 'deviation'))
+        samples = int(_number(tail, 'samples', 0.0, _MOST_FRAMES))
+        misses = int(_number(tail, 'misses', 0.0, samples))
+        # Residuals are saved rounded.
+        limit = LOG_LIMIT + 1e-3
+        self._mean.restore(
+            _number(mean, 'mean', _LEAST_RESTORED, _MOST_RESTORED),
+            int(_number(mean, 'weighed', 0.0, _MOST_FRAMES)),
+            _number(mean, 'centre', -_MOST_CENTRE, _MOST_CENTRE),
+            _number(mean, 'deviation', 0.0, _MOST_DEVIATION))
         self._tail.restore(
-            [_finite(r) for r in residuals], _number(tail, 'offset'), samples, misses)
+            [_between('residual', r, -limit, limit) for r in residuals],
+            _number(tail, 'offset', -_MOST_FRAMES, _MOST_FRAMES), samples, misses)
         self._tail_ratio = math.exp(self._tail.log_quantile)
-        self.samples = int(_number(state, 'samples'))
+        self.samples = int(_number(state, 'samples', 0.0, _MOST_FRAMES))
         self.resumed = True
 
 
@@ -203,11 +214,13 @@ def _table(state: Mapping[str, object], key: str) -> Mapping[str, object]:
     return value
 
 
-def _number(state: Mapping[str, object], key: str) -> float:
-    return _finite(state[key])
+def _number(state: Mapping[str, object], key: str, least: float, most: float) -> float:
+    return _between(key, state[key], least, most)
 
 
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f'{value!r} is not a finite number')
+def _between(name: str, value: object, least: float, most: float) -> float:
+    # Compared before it is made a float: an integer may be too large for one. No NaN passes.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (
+            not least <= value <= most):
+        raise ValueError(f'{name} is not a number from {least:g} to {most:g}')
     return float(value)

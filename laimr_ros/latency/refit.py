@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import math
 
@@ -24,6 +24,8 @@ _BETTER = 0.97
 _WORSE = 1.0
 _FIT_EVERY = 20
 _STATE_VERSION = 1
+# What is believed of a saved state; sums are compared in units of the calibration.
+_MOST_FRAMES, _MOST_DEVIATION, _MOST_SUM = 1e15, 64.0, 1e15
 
 
 class PowerLawRefit:
@@ -41,7 +43,7 @@ class PowerLawRefit:
     """
 
     __slots__ = ('_beta_scale', '_calibrated_loss', '_calibration', '_deviation', '_distance',
-                 '_fit', '_fitted_loss', '_frames', '_judged', '_sums', 'active')
+                 '_fit', '_fitted_loss', '_frames', '_judged', '_sums', 'active', 'damage')
 
     def __init__(self, calibration: PowerLaw, distance: float = 3.0) -> None:
         """Start from the calibration."""
@@ -50,6 +52,8 @@ class PowerLawRefit:
         # Without a calibrated slope one of a tenth of alpha is the unit for the prior.
         self._beta_scale = calibration.beta or 0.1 * calibration.alpha
         self.active = False
+        #: Why a saved state was not believed; empty unless it was damaged.
+        self.damage = ''
         self._start()
 
     def _start(self) -> None:
@@ -187,40 +191,55 @@ class PowerLawRefit:
         :param age_s: how long ago it was saved, in seconds.
         :return: else a refit that starts from the calibration.
         """
-        refit = cls(calibration, distance)
+        resumed = cls(calibration, distance)
         if not (0.0 <= age_s <= max_age_s and state.get('version') == _STATE_VERSION):
-            return refit
+            return resumed
         try:
-            if _numbers(state, 'calibration', 3) != [
-                    calibration.alpha, calibration.beta, calibration.gamma]:
-                return refit
-            alpha, beta = _numbers(state, 'fit', 2)
-            sums = _numbers(state, 'sums', 5)
-            losses = _numbers(state, 'errors', 2)
-            frames, judged, deviation = (
-                _numbers({'value': [state[key]]}, 'value', 1)[0]
-                for key in ('frames', 'judged', 'deviation'))
-            fit = replace(calibration, alpha=alpha, beta=beta)
-        except (KeyError, TypeError, ValueError):
+            resumed._restore(state)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             # A damaged file must not stop a start: the calibration is always there.
-            return refit
-        bounds = (calibration.alpha / distance, calibration.alpha * distance)
-        if not (bounds[0] <= alpha <= bounds[1] and beta <= distance * refit._beta_scale
-                and deviation > 0.0 and judged >= 0.0 and frames >= 0.0):
-            return refit
-        refit._fit, refit._sums = fit, sums
-        refit._fitted_loss, refit._calibrated_loss = losses
-        refit._frames, refit._judged, refit._deviation = int(frames), judged, deviation
-        refit.active = state.get('active') is True
-        return refit
+            fresh = cls(calibration, distance)
+            fresh.damage = f'{type(error).__name__}: {error}'[:200]
+            return fresh
+        return resumed
+
+    def _restore(self, state: Mapping[str, object]) -> None:
+        calibration, distance, scale = self._calibration, self._distance, self._beta_scale
+        if _numbers(state, 'calibration', [(-math.inf, math.inf)] * 3) != [
+                calibration.alpha, calibration.beta, calibration.gamma]:
+            return
+        fit = _numbers(state, 'fit', [
+            (calibration.alpha / distance, calibration.alpha * distance),
+            (calibration.beta / distance, scale * distance)])
+        most = _MOST_SUM / min(1.0, calibration.alpha) ** 2
+        s00, s01, s11, t0, t1 = _numbers(state, 'sums', [(0.0, most)] * 5)
+        if s01 * s01 > s00 * s11 * (1.0 + 1e-9):
+            raise ValueError('sums are none of any frames')
+        self._sums = [s00, s01, s11, t0, t1]
+        self._fitted_loss, self._calibrated_loss = _numbers(state, 'errors', [(0.0, 1.0)] * 2)
+        self._frames = int(_between('frames', state['frames'], 0.0, _MOST_FRAMES))
+        self._judged = _between('judged', state['judged'], 0.0, _JUDGED_MEMORY)
+        self._deviation = _between('deviation', state['deviation'], 0.0, _MOST_DEVIATION)
+        self._deviation = max(0.02, self._deviation)
+        self._fit = replace(calibration, alpha=fit[0], beta=fit[1])
+        # It must be possible to go on from it.
+        self._solve()
+        self._fit = replace(calibration, alpha=fit[0], beta=fit[1])
+        self.active = state.get('active') is True
 
 
-def _numbers(state: Mapping[str, object], key: str, count: int) -> list[float]:
+def _numbers(
+    state: Mapping[str, object], key: str, bounds: Sequence[tuple[float, float]],
+) -> list[float]:
     values = state[key]
-    if not isinstance(values, list) or len(values) != count:
-        raise ValueError(f'{key} is {values!r}: expected {count} numbers')
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or (
-                not math.isfinite(value)):
-            raise ValueError(f'{key} has {value!r}: expected finite numbers')
-    return [float(value) for value in values]
+    if not isinstance(values, list) or len(values) != len(bounds):
+        raise ValueError(f'{key} is not a list of {len(bounds)} numbers')
+    return [_between(key, value, *bound) for value, bound in zip(values, bounds)]
+
+
+def _between(name: str, value: object, least: float, most: float) -> float:
+    # Compared before it is made a float: an integer may be too large for one. No NaN passes.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (
+            not least <= value <= most):
+        raise ValueError(f'{name} is not a number from {least:g} to {most:g}')
+    return float(value)

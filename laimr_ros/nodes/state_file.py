@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import json
+import math
 import os
 from pathlib import Path
 import time
 from typing import Any
+
+# What this writes is a thousandth of it.
+_MOST_BYTES = 16 * 1024 * 1024
 
 
 class StateFile:
@@ -26,16 +30,23 @@ class StateFile:
     def load(self) -> tuple[dict[str, Any], float] | None:
         """Return what was saved and its age in seconds; None if there is nothing of use."""
         try:
-            content = json.loads(self._path.read_text(encoding='utf-8'))
+            with self._path.open('rb') as file:
+                raw = file.read(_MOST_BYTES + 1)
+            if len(raw) > _MOST_BYTES:
+                raise ValueError(f'it is longer than {_MOST_BYTES} bytes')
+            content = json.loads(raw.decode())
             state, age_s = content['state'], time.time() - float(content['saved'])
+            if not math.isfinite(age_s):
+                raise ValueError(f'it was saved at {content["saved"]}')
             if not isinstance(state, dict):
                 raise TypeError(f'its state is {type(state).__name__}, not an object')
             return state, age_s
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self._log(f'{self._path} cannot be used ({error}): starting from the calibration; '
-                      'it will be written anew')
+        except (OSError, ArithmeticError, LookupError, RecursionError, TypeError,
+                ValueError) as error:
+            self._log(f'{self._path} cannot be used ({str(error)[:200]}): starting from the '
+                      'calibration; it will be written anew')
             return None
 
     def save(self, state: dict[str, Any]) -> None:

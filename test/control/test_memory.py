@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -85,3 +86,51 @@ def test_a_state_of_another_calibration_is_left() -> None:
     controller = make_controller(alpha=0.3)
     restore(controller, learned(), 60.0)
     assert service(controller) == pytest.approx(0.3)
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths to all values of a state; of lists, to the first five."""
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value[:5]))
+    else:
+        return [path]
+    return [path, *(p for key, v in inner for p in leaves(v, (*path, key)))]
+
+
+@pytest.mark.parametrize('value', [
+    None, 'x', float('nan'), float('inf'), -1, -1e308, 1e308, 0, [], {}, True, 10 ** 400, [[]],
+    1e-300], ids=repr)
+def test_no_value_anywhere_stops_a_start_or_keeps_frames_away(value: Any) -> None:
+    """Whatever stands in any one place, frames are sent and learned from."""
+    state = learned()
+    for path in leaves(state)[1:]:
+        changed = copy.deepcopy(state)
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        controller = make_controller()
+        said: list[str] = []
+        restore(controller, changed, 60.0, said.append)
+        assert len(said) <= 1
+        assert 0.002 < service(controller) < 7.0, path
+        serve(controller, 0.2, 12)
+        assert 0.1 < service(controller) < 0.4, path
+        json.dumps(to_state(controller), allow_nan=False)
+
+
+def test_damage_is_told_once_and_leaves_the_whole_pool_as_calibrated() -> None:
+    """Parts that were learned on top of each other are not mixed with the calibration."""
+    state = learned()
+    state['pools']['edge']['models']['m']['refit']['deviation'] = 1e308
+    state['pools']['edge']['network']['samples'] = 10 ** 400
+    controller = make_controller()
+    said: list[str] = []
+    assert restore(controller, state, 60.0, said.append) == []
+    assert service(controller) == pytest.approx(0.1)
+    assert len(said) == 1 and 'pool edge' in said[0]
+    restore(controller, learned(), 60.0, said.append)
+    restore(controller, learned(), 86400.0, said.append)
+    assert len(said) == 1

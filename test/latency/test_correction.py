@@ -375,6 +375,15 @@ def test_an_old_state_is_not_used(age: float) -> None:
     {}, {'version': 2}, {'mean': None}, {'mean': {}}, {'tail': {}}, {'samples': 'many'},
     {'mean': {'mean': math.nan, 'weighed': 5, 'centre': 0.0, 'deviation': 0.1}},
     {'mean': {'mean': -1.0, 'weighed': 5, 'centre': 0.0, 'deviation': 0.1}},
+    {'mean': {'mean': 1e308, 'weighed': 5, 'centre': 0.0, 'deviation': 0.1}},
+    {'mean': {'mean': 65.0, 'weighed': 5, 'centre': 0.0, 'deviation': 0.1}},
+    {'mean': {'mean': 1.0, 'weighed': 10 ** 400, 'centre': 0.0, 'deviation': 0.1}},
+    {'mean': {'mean': 1.0, 'weighed': 5, 'centre': 1e308, 'deviation': 0.1}},
+    {'mean': {'mean': 1.0, 'weighed': 5, 'centre': 0.0, 'deviation': 1e308}},
+    {'samples': 10 ** 400}, {'samples': -1},
+    {'tail': {'residuals': [1e308], 'offset': 0.0, 'samples': 2, 'misses': 0}},
+    {'tail': {'residuals': [0.1, 10 ** 400], 'offset': 0.0, 'samples': 2, 'misses': 0}},
+    {'tail': {'residuals': [0.1], 'offset': 10 ** 400, 'samples': 2, 'misses': 0}},
     {'tail': {'residuals': [0.1, 'x'], 'offset': 0.0, 'samples': 2, 'misses': 0}},
     {'tail': {'residuals': 7, 'offset': 0.0, 'samples': 2, 'misses': 0}},
     {'tail': {'residuals': [], 'offset': 0.0, 'samples': 2, 'misses': 3}}])
@@ -385,6 +394,7 @@ def test_a_damaged_state_is_not_used(damage: dict[str, object]) -> None:
     state = {**before.to_state(), **damage} if damage else {}
     after = Correction.from_state(state, 1.0, 0.99, 1.4)
     assert not after.resumed
+    assert bool(after.damage) == (bool(damage) and 'version' not in damage)
     assert (after.samples, after.mean_ratio) == (0, 1.0)
 
 

@@ -191,7 +191,12 @@ def test_a_young_state_is_gone_on_from() -> None:
     (1.0, CALIBRATION, {'fit': [9.0, 1.0]}), (1.0, CALIBRATION, {'fit': [-1.0, 1.0]}),
     (1.0, CALIBRATION, {'sums': [1.0, 2.0, 3.0, 4.0, math.nan]}),
     (1.0, CALIBRATION, {'judged': None}), (1.0, CALIBRATION, {'version': 0}),
-    (1.0, CALIBRATION, {'errors': 3})])
+    (1.0, CALIBRATION, {'errors': 3}), (1.0, CALIBRATION, {'errors': [1e308, 0.1]}),
+    (1.0, CALIBRATION, {'fit': [1.0, 10 ** 400]}), (1.0, CALIBRATION, {'fit': [1.0, 0.0]}),
+    (1.0, CALIBRATION, {'deviation': 1e308}), (1.0, CALIBRATION, {'deviation': 10 ** 400}),
+    (1.0, CALIBRATION, {'frames': 10 ** 400}), (1.0, CALIBRATION, {'judged': 1e308}),
+    (1.0, CALIBRATION, {'sums': [1e308] * 5}), (1.0, CALIBRATION, {'sums': [-1.0] * 5}),
+    (1.0, CALIBRATION, {'sums': [1.0, 9.0, 1.0, 1.0, 1.0]})])
 def test_an_old_foreign_or_damaged_state_is_not_used(
     age: float, calibration: PowerLaw, damage: dict[str, object]
 ) -> None:
