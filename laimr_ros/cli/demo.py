@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 import sys
 
+from laimr_ros.cli.interrupts import leave_at_interrupt
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``laimr demo``."""
@@ -34,6 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the demonstration; return the exit status."""
+    # Until the demonstration has handlers of its own there is nothing to bring to an end.
+    with leave_at_interrupt():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     for option in ('images', 'video'):
         path = getattr(args, option)
         if path is not None and not path.exists():
@@ -64,6 +72,10 @@ def run(args: argparse.Namespace) -> int:
         return Demo(args).run()
     except DemoError as error:
         print(f'laimr demo: {error}', file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f'laimr demo: cannot go on ({error}); results go to {args.out}: free some space, '
+              'or give another directory with --out', file=sys.stderr)
         return 1
 
 

@@ -8,6 +8,7 @@ import importlib
 import sys
 
 from laimr_ros import __version__
+from laimr_ros.cli.interrupts import INTERRUPTED, leave_at_interrupt
 
 # subcommand -> its help. Module `laimr_ros.cli.<name>` has
 # `configure(parser: argparse.ArgumentParser) -> None` and `run(args: argparse.Namespace) -> int`.
@@ -22,7 +23,16 @@ SUBCOMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; return the process exit status."""
+    """Run one subcommand; return the process exit status: 130 if Ctrl-C ended it early."""
+    try:
+        with leave_at_interrupt():
+            args = _parse(argv)
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = next((a for a in arguments if not a.startswith('-')), None)
     parser = argparse.ArgumentParser(prog='laimr', description=__doc__)
@@ -35,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = importlib.import_module(f'laimr_ros.cli.{name}')
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
-    args = parser.parse_args(arguments)
-    return int(args.run(args))
+    return parser.parse_args(arguments)
 
 
 if __name__ == '__main__':

@@ -125,7 +125,11 @@ class Observer:
             time.sleep(0.05)
 
     def save_pictures(self, directory: Path) -> int:
-        """Write the last answered frame of each robot with its detections; return how many."""
+        """
+        Write the last answered frame of each robot with its detections; return how many.
+
+        :raises OSError: if one cannot be written; it is left out, like those after it.
+        """
         with self._lock:
             pairs = {name: robot.pair for name, robot in self._robots.items()}
         count = 0
@@ -138,7 +142,16 @@ class Observer:
             if image is None:
                 continue
             _annotate(image, pair[1])
-            cv2.imwrite(str(directory / f'frame-{name}.jpg'), image)
+            done, encoded = cv2.imencode('.jpg', image)
+            if not done:
+                continue
+            path = directory / f'frame-{name}.jpg'
+            try:
+                # Not `imwrite`: it does not say why it fails, if it says so at all.
+                path.write_bytes(encoded.tobytes())
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
             count += 1
         return count
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from laimr_ros.demo import summary as summaries
-from laimr_ros.demo.files import configuration_file, point_latest
+from laimr_ros.demo.files import configuration_file, point_latest, Results
 from laimr_ros.demo.observer import Observer
 from laimr_ros.demo.plot import plot_run
 from laimr_ros.demo.processes import Processes
@@ -61,10 +61,15 @@ class Demo:
 
     def run(self) -> int:
         """Run to the end or to Ctrl-C; write the summary; return the exit status."""
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DemoError(
+                f'cannot make the directory {self._out} for results '
+                f'({error.strerror or error}); give one that can be made with --out') from None
         previous = {
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGINT, signal.SIGTERM)}
-        self._out.mkdir(parents=True, exist_ok=True)
         environment = self._environment()
         os.environ.update(environment)
         processes = Processes(self._out / 'logs', environment)
@@ -203,29 +208,42 @@ class Demo:
         # SIGINT makes the dispatcher publish its last status, end open frames, flush records.
         processes.interrupt(['dispatcher', 'local_bridge'])
         processes.wait(['dispatcher'], 2.0)
-        records = summaries.read_records(self._out / 'records.jsonl')
+        records = self._read_records(screen)
         history = observer.history()
         random_weights = self._random_weights(observer)
         summary = summaries.summarise(records, history, self._burst, self._start)
         summary['duration_s'] = self._args.duration
         summary['burst_s'] = list(self._burst) if self._burst else None
         summary['random_weights'] = random_weights
-        (self._out / 'summary.json').write_text(json.dumps(summary, indent=2) + '\n')
-        (self._out / 'status.jsonl').write_text(
-            ''.join(json.dumps(status) + '\n' for status in history))
-        observer.save_pictures(self._out)
-        plot_run(self._out / 'plot.png', records, history, self._burst, self._start)
+        results = Results(self._out)
+        results.write('summary.json', lambda path: path.write_text(
+            json.dumps(summary, indent=2) + '\n'))
+        results.write('status.jsonl', lambda path: path.write_text(
+            ''.join(json.dumps(status) + '\n' for status in history)))
+        results.write('frame-*.jpg', lambda path: observer.save_pictures(path.parent))
+        results.write('plot.png', lambda path: plot_run(
+            path, records, history, self._burst, self._start))
         processes.wait(['local_bridge'], 3.0)
         if summary['received'] or not (self._args.out / 'latest').exists():
             # One that was stopped before its first frame does not hide an earlier result.
-            point_latest(self._args.out, self._out)
+            results.write('../latest', lambda path: point_latest(self._args.out, self._out))
         screen.close()
         print(summaries.as_text(summary))
         if random_weights:
             print(f'\nweights are random ({", ".join(random_weights)}): times are real, boxes '
                   'mean nothing')
-        print(f'\nsummary, plot, pictures, records and logs: {self._out}')
-        return 0 if summary['adds_up'] else 1
+        print(f'\nsummary, plot, pictures, records and logs: {self._out}', flush=True)
+        if results.missing:
+            print(f'laimr demo: {results.complaint()}', file=sys.stderr)
+        return 0 if summary['adds_up'] and not results.missing else 1
+
+    def _read_records(self, screen: Screen) -> list[dict[str, Any]]:
+        try:
+            return summaries.read_records(self._out / 'records.jsonl')
+        except (OSError, ValueError) as error:
+            # A full disk may cut a line in two; the dispatcher's own counts are still there.
+            screen.say(f'the records cannot be used: {error}')
+            return []
 
     def _random_weights(self, observer: Observer) -> list[str]:
         """Return the models that were never trained."""
