@@ -44,6 +44,12 @@ _RETRIED = frozenset({Cause.UNAVAILABLE, Cause.INTERNAL, Cause.BUSY})
 # A waiting frame is not looked at more often than this, and a busy replica is left alone for at
 # least this long, in seconds.
 _SHORTEST_PAUSE = 0.01
+# A replica that refuses again and again is tried less and less often, down to this.
+_LONGEST_PAUSE = 1.0
+# A worker cannot have been at a frame for longer than it was away, but for its clock.
+_CLOCK_ERROR = 1.0
+# Refusals of busy replicas that a frame may meet beyond its attempts.
+_FREE_REFUSALS = 8
 # Above this utilisation no second copies are sent: they would delay everybody's first.
 _HEDGE_RHO = 0.7
 # Whoever carries frames reports each by its time-out; one still out so many seconds after its
@@ -337,13 +343,14 @@ class Controller:
         trip = now - job.sent_at
         costs = pool.costs.get(job.lane.model)
         service = event.service
-        if not 0.0 < service < math.inf:
-            # A foreign server that does not say: it began when the frame was there and the
+        if not 0.0 < service < trip + _CLOCK_ERROR:
+            # A foreign server that does not say, or one whose times cannot be: it began when the frame was there and the
             # one before was out.
             away = costs.network if costs is not None else 0.0
             begun = max(job.sent_at + 0.5 * away, replica.last_done - 0.5 * away)
             service = max(1e-6, now - 0.5 * away - begun)
-        network = max(0.0, trip - event.queue - service)
+        queue = event.queue if 0.0 < event.queue < trip + _CLOCK_ERROR else 0.0
+        network = max(0.0, trip - queue - service)
         pool.take_back(replica, job, now, still_busy=False)
         pool.learn(job.lane.model, service, network)
         self._router.learned(now, pool.config.name, job.lane.model)
@@ -351,11 +358,11 @@ class Controller:
         camera = self.cameras[job.frame.camera]
         if camera.last_answered > job.frame.captured:
             self._end(now, job, Outcome.SUPERSEDED, 'a newer frame was answered first',
-                      queue=event.queue, service=service, network=network)
+                      queue=queue, service=service, network=network)
         else:
             camera.last_answered = job.frame.captured
             self._end(now, job, Outcome.ANSWERED, '' if now <= job.deadline else 'late',
-                      queue=event.queue, service=service, network=network)
+                      queue=queue, service=service, network=network)
         self._dispatch(now)
 
     def _frame_failed(self, now: float, event: FrameFailed) -> None:
@@ -382,7 +389,10 @@ class Controller:
             # Somebody else keeps it busy too: let it get one frame done.
             costs = pool.costs.get(job.lane.model)
             pause = max(_SHORTEST_PAUSE, costs.service if costs is not None else 0.1)
-            self._suspend(now, replica, pause)
+            self._suspend(
+                now, replica, max(pause, min(pause * 2.0 ** replica.refusals, _LONGEST_PAUSE)))
+            replica.refusals = min(replica.refusals + 1, 30)
+            job.refusals += 1
         detail = event.detail or event.cause.value
         if job.fall_back():
             pass  # Its other copy will end it.
@@ -396,7 +406,9 @@ class Controller:
 
     def _retry(self, now: float, job: Job, detail: str) -> None:
         """Give a frame that came back unanswered another chance."""
-        if job.attempts >= self._configuration.limits.max_attempts:
+        # A worker that is busy refuses at no cost: that is not held against the frame.
+        counted = job.attempts - min(job.refusals, _FREE_REFUSALS)
+        if counted >= self._configuration.limits.max_attempts:
             self._end(now, job, Outcome.FAILED, f'{detail} ({job.attempts} attempts)')
             return
         if self.cameras[job.frame.camera].last_answered > job.frame.captured:
@@ -480,7 +492,9 @@ class Controller:
         known = self._replicas.get(event.replica)
         if known is not None and known.pool is not pool:
             self._remove_replica(now, known, 'moved to another pool')
-        self._replicas[event.replica] = pool.add(event.replica)
+        replica = self._replicas[event.replica] = pool.add(event.replica, now)
+        if replica.suspended_until > 0.0:
+            self._timer(replica.suspended_until, replica)
         pool.refresh_all(now)
         self._router.refresh(now)
         self._dispatch(now)

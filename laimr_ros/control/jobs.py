@@ -48,12 +48,13 @@ class Job:
     :ivar review_at: when it must be looked at again while it waits; once sent, when a second
         copy is due.
     :ivar last_chance: whether then it is too late to wait for a busy pool.
+    :ivar refusals: how often a busy worker sent it back.
     :ivar timer_at: when its timer goes off, infinite without one; never after ``review_at``.
     """
 
     __slots__ = ('attempts', 'deadline', 'frame', 'lane', 'last_chance', 'limit', 'offloaded',
-                 'other', 'prediction', 'replica', 'review_at', 'sent_at', 'stage', 'timer_at',
-                 'urgency')
+                 'other', 'prediction', 'refusals', 'replica', 'review_at', 'sent_at', 'stage',
+                 'timer_at', 'urgency')
 
     def __init__(self, frame: Frame, lane: Lane) -> None:
         """Take a frame in."""
@@ -69,6 +70,7 @@ class Job:
         self.prediction: Prediction | None = None
         self.offloaded = False
         self.attempts = 0
+        self.refusals = 0
         self.review_at = math.inf
         self.last_chance = True
         self.timer_at = math.inf

@@ -22,6 +22,8 @@ _LEAST_NETWORK = 1e-4
 _ENOUGH_FOR_CV = 50
 _FIRST_SUSPENSION = 1.0
 _LONGEST_SUSPENSION = 30.0
+# Lost replicas whose failures are remembered.
+_GRUDGES = 256
 
 
 class Replica:
@@ -34,7 +36,7 @@ class Replica:
     """
 
     __slots__ = ('accused', 'draining', 'failures', 'free_at', 'in_flight', 'last_done', 'name',
-                 'next_return', 'pool', 'suspended_until', 'suspension', 'version')
+                 'next_return', 'pool', 'refusals', 'suspended_until', 'suspension', 'version')
 
     def __init__(self, name: str, pool: PoolState) -> None:
         """Start idle."""
@@ -47,6 +49,7 @@ class Replica:
         self.draining = False
         self.accused = False
         self.failures = 0
+        self.refusals = 0
         self.suspension = _FIRST_SUSPENSION
         self.suspended_until = 0.0
         self.version = 0
@@ -54,6 +57,7 @@ class Replica:
     def answered(self) -> None:
         """Forget what it was accused of: it works."""
         self.failures = 0
+        self.refusals = 0
         self.suspension = _FIRST_SUSPENSION
 
 
@@ -132,6 +136,7 @@ class PoolState:
         """Start without replicas."""
         self.config = pool
         self.replicas: dict[str, Replica] = {}
+        self._grudges: dict[str, tuple[int, float, float]] = {}
         self.sent = WindowRate(5.0)
         self.observed = False
         self.starting = 0
@@ -252,15 +257,26 @@ class PoolState:
         self._ready = sum(
             1 for r in self.replicas.values() if not r.draining and r.suspended_until == 0.0)
 
-    def add(self, name: str) -> Replica:
-        """Take a replica in, or back in: whatever it was accused of is forgotten."""
+    def add(self, name: str, now: float = math.inf) -> Replica:
+        """
+        Take a replica in, or back in.
+
+        Its word ends a first suspension, but only an answer clears it: one that says it is ready,
+        fails and says so again serves its further suspensions out.
+
+        :param now: present time in seconds; if left out, a suspension is over.
+        """
         replica = self.replicas.get(name)
         if replica is None:
             replica = self.replicas[name] = Replica(name, self)
+            failures, suspension, until = self._grudges.pop(name, (0, _FIRST_SUSPENSION, 0.0))
+            replica.failures, replica.suspension = failures, suspension
+            replica.suspended_until = until
+            replica.accused = until > now
         replica.draining = False
-        replica.accused = False
-        replica.suspended_until = 0.0
-        replica.answered()
+        if replica.suspended_until <= now or replica.suspension <= 2.0 * _FIRST_SUSPENSION:
+            replica.accused = False
+            replica.suspended_until = 0.0
         self._count()
         self.touch(replica)
         return replica
@@ -272,8 +288,14 @@ class PoolState:
         self._count()
 
     def remove(self, replica: Replica) -> None:
-        """Forget a replica."""
+        """Forget a replica, but not what it is accused of: it may come back."""
         self.replicas.pop(replica.name, None)
+        if replica.failures:
+            self._grudges[replica.name] = (
+                replica.failures, replica.suspension,
+                replica.suspended_until if replica.accused else 0.0)
+            if len(self._grudges) > _GRUDGES:
+                del self._grudges[next(iter(self._grudges))]
         replica.draining = True
         replica.version += 1
         self._count()

@@ -384,7 +384,7 @@ def test_a_retry_is_superseded_by_a_newer_answer() -> None:
     assert len(h.sends[older]) == 1
 
 
-@pytest.mark.parametrize('cause', [Cause.UNAVAILABLE, Cause.INTERNAL, Cause.BUSY])
+@pytest.mark.parametrize('cause', [Cause.UNAVAILABLE, Cause.INTERNAL])
 def test_a_frame_is_sent_at_most_max_attempts_times(cause: Cause) -> None:
     h = edge_only(limits={'max_attempts': 3})
     h.ready(*(f'r{i}' for i in range(5)))
@@ -395,6 +395,54 @@ def test_a_frame_is_sent_at_most_max_attempts_times(cause: Cause) -> None:
     assert h.where(frame) == 'failed'
     assert '3 attempts' in h.ended[frame].reason
     assert len(h.sends[frame]) == 3
+
+
+def test_a_busy_replica_does_not_use_up_the_attempts_of_a_frame() -> None:
+    h = edge_only(60.0, limits={'max_attempts': 3})
+    h.ready('busy')
+    frame = h.arrive()
+    for _ in range(6):
+        h.fail(frame, Cause.BUSY)
+        assert h.where(frame) == 'queued'
+        sent = len(h.sends[frame])
+        while len(h.sends[frame]) == sent:
+            h.run_until(h.now + 0.1)
+        assert h.now < 6.0
+    # A healthy one is there at last.
+    h.fail(frame, Cause.BUSY)
+    h.ready('healthy')
+    assert h.where(frame) == 'healthy'
+
+
+def test_a_replica_that_refuses_again_and_again_is_tried_less_and_less() -> None:
+    h = edge_only(600.0, limits={'max_attempts': 3})
+    h.ready('busy')
+    gaps = []
+    frame = h.arrive()
+    for _ in range(7):
+        h.fail(frame, Cause.BUSY)
+        begun, sent = h.now, len(h.sends[frame])
+        while len(h.sends[frame]) == sent:
+            h.run_until(h.now + 0.01)
+        gaps.append(h.now - begun)
+    assert all(b >= a - 0.001 for a, b in zip(gaps, gaps[1:]))
+    assert gaps[0] < 0.3 and gaps[-1] == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_replica_that_fails_and_reports_ready_in_turn_is_left_alone_longer_each_time() -> None:
+    h = edge_only(600.0, supersede=False, limits={'max_attempts': 1})
+    h.ready('r0')
+    sent = 0
+    while h.now < 60.0:
+        frame = h.arrive()
+        if h.sends[frame]:
+            sent += 1
+            h.fail(frame, Cause.UNAVAILABLE)
+        # It comes back at once each time, as a worker does whose health service flaps.
+        h.handle(ReplicaLost('r0'))
+        h.now += 0.1
+        h.ready('r0')
+    assert sent < 60
 
 
 @pytest.mark.parametrize('cause', [Cause.BAD_FRAME, Cause.CANCELLED])
