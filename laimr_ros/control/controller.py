@@ -344,8 +344,8 @@ class Controller:
         costs = pool.costs.get(job.lane.model)
         service = event.service
         if not 0.0 < service < trip + _CLOCK_ERROR:
-            # A foreign server that does not say, or one whose times cannot be: it began when the frame was there and the
-            # one before was out.
+            # A foreign server that does not say, or one whose times cannot be: it began when the
+            # frame was there and the one before was out.
             away = costs.network if costs is not None else 0.0
             begun = max(job.sent_at + 0.5 * away, replica.last_done - 0.5 * away)
             service = max(1e-6, now - 0.5 * away - begun)

@@ -90,15 +90,14 @@ class Tuning:
 
 
 class _Hand:
-    """A frame in hand: where it came from, and where it is being inferred."""
+    """A frame in hand: where it came from, and by which replicas it is being inferred."""
 
-    __slots__ = ('answer', 'image', 'link', 'robot', 'task')
+    __slots__ = ('answer', 'image', 'out', 'robot')
 
     def __init__(self, robot: Robot, image: ImageMessage | None) -> None:
         self.robot = robot
         self.image = image
-        self.link: ReplicaLink | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.out: dict[ReplicaLink, asyncio.Task[None]] = {}
         self.answer: InferenceReply | None = None
 
 
@@ -201,13 +200,12 @@ class DispatchLoop:
         while self._hands and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         # A replica that one frame leaves gets the next: so until none is being inferred.
-        while sent := [(i, h) for i, h in self._hands.items() if h.link is not None]:
+        while sent := [(i, h) for i, h in self._hands.items() if h.out]:
             for frame_id, hand in sent:
-                if hand.link is not None:
-                    replica = hand.link.name
-                    self._release(hand, cancel=True)
+                for link in list(hand.out):
+                    self._release(hand, link, cancel=True)
                     self._handle(FrameFailed(
-                        frame_id, replica, Cause.CANCELLED, 'the dispatcher stops'))
+                        frame_id, link.name, Cause.CANCELLED, 'the dispatcher stops'))
         if self._hands:
             self._give_up()
         then()
@@ -329,9 +327,8 @@ class DispatchLoop:
             self.loop.call_soon(self._handle, FrameFailed(
                 action.frame.id, action.replica, Cause.UNAVAILABLE, 'replica unknown'))
             return
-        hand.link = link
         link.begin()
-        hand.task = self.loop.create_task(self._infer(action, hand, hand.image, link))
+        hand.out[link] = self.loop.create_task(self._infer(action, hand, hand.image, link))
 
     async def _infer(
         self, action: Send, hand: _Hand, image: ImageMessage, link: ReplicaLink,
@@ -344,8 +341,7 @@ class DispatchLoop:
                              image.is_bigendian),
                 action.timeout)
         except InferenceError as error:
-            if hand.link is link:
-                self._release(hand)
+            if self._release(hand, link):
                 self._handle(FrameFailed(
                     frame_id, link.name, _CAUSES[error.kind],
                     self._explain(error, robot=hand.robot, link=link, model=action.model)))
@@ -355,13 +351,11 @@ class DispatchLoop:
         except Exception as error:
             # A fault of ours must not leave a frame open for ever.
             self._outlet.say(f'inference failed in an unknown way: {error!r}', 'error')
-            if hand.link is link:
-                self._release(hand)
+            if self._release(hand, link):
                 self._handle(FrameFailed(frame_id, link.name, Cause.INTERNAL, repr(error)))
             return
-        if hand.link is not link:
+        if not self._release(hand, link):
             return
-        self._release(hand)
         hand.answer = reply
         timings = reply.timings
         if timings is None:
@@ -369,26 +363,29 @@ class DispatchLoop:
         else:
             self._handle(FrameDone(frame_id, link.name, timings.queue_s, timings.service_s))
 
-    def _release(self, hand: _Hand, *, cancel: bool = False) -> None:
-        """Note that a frame is not being inferred any more."""
-        link, hand.link = hand.link, None
-        task, hand.task = hand.task, None
-        if cancel and task is not None:
+    @staticmethod
+    def _release(hand: _Hand, link: ReplicaLink, *, cancel: bool = False) -> bool:
+        """Note that a replica does not infer a frame any more; return whether it did."""
+        task = hand.out.pop(link, None)
+        if task is None:
+            return False
+        if cancel:
             task.cancel()
-        if link is not None:
-            link.end()
+        link.end()
+        return True
 
     def _cancel(self, action: Cancel) -> None:
         hand = self._hands.get(action.frame.id)
-        if hand is not None and hand.link is not None and hand.link.name == action.replica:
-            self._release(hand, cancel=True)
+        if hand is not None:
+            for link in [link for link in hand.out if link.name == action.replica]:
+                self._release(hand, link, cancel=True)
 
     def _ended(self, ended: Ended) -> None:
         hand = self._hands.pop(ended.frame.id, None)
         if hand is None:
             return
-        if hand.link is not None:
-            self._release(hand, cancel=True)
+        for link in list(hand.out):
+            self._release(hand, link, cancel=True)
         robot, image, answer = hand.robot, hand.image, hand.answer
         count = 0
         if ended.outcome is Outcome.ANSWERED and answer is not None and image is not None:

@@ -94,6 +94,10 @@ _LIMITS = (
     ParameterSpec('exploration', 0.01, 'share of frames that may go to a pool not preferred, if '
                   'they are on time there too, so that its latency stays known; 0 for none', '',
                   0.0, 0.5, live=True),
+    ParameterSpec('hedge_share', 0.0, 'share of frames of which a second copy may be sent to '
+                  'another replica; 0 for none', '', 0.0, 0.5, live=True),
+    ParameterSpec('hedge_quantile', 0.95, "quantile of a lane's completions after which a second "
+                  'copy is due', '', 0.5, 0.999, live=True),
     ParameterSpec('rho_low', 0.3, 'utilisation under which policy laimr_paper removes a replica',
                   '', 0.0, 0.99, live=True),
 )
@@ -231,7 +235,7 @@ def configuration(values: Mapping[str, Any]) -> Configuration:
     for name in values['instance_names']:
         get = _getter(values, f'instances.{name}.')
         instances[name] = Instance(name, get('capacity'), get('background'))
-    limits = Limits(**{f.name: values[f.name] for f in fields(Limits) if f.name in values})
+    limits = Limits(**{f.name: values[f.name] for f in fields(Limits)})
     return Configuration(lanes, pools, instances, limits, values['policy'])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 import difflib
+import time
 from typing import Literal, Protocol
 
 from laimr_ros.serving.client import ReplicaClient
@@ -14,6 +16,9 @@ Level = Literal['info', 'warning', 'error']
 
 # Between two questions to a worker that lacks a model: somebody may load it.
 _ASK_AGAIN_S = 2.0
+# Of one link no more lines are logged in so many seconds.
+_LINES = 10
+_LINES_S = 30.0
 
 
 class LinkListener(Protocol):
@@ -67,6 +72,7 @@ class ReplicaLink:
         self._in_flight = 0
         self._known = False
         self._said = ''
+        self._said_at: deque[float] = deque(maxlen=_LINES)
         self._watcher: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -156,6 +162,10 @@ class ReplicaLink:
                 # Unreachable is for the watch to tell.
                 if error.kind is not ErrorKind.DEADLINE:
                     self._say(f'{self._where()}: {self.reason}', 'error')
+            except Exception as error:
+                # Whatever a server may answer, it must not be given up without a word.
+                self.reason = f'its answer cannot be understood: {error!r:.200}'
+                self._say(f'{self._where()}: {self.reason}', 'error')
             await asyncio.sleep(_ASK_AGAIN_S)
         self.serving = self._known = True
         self.reason = ''
@@ -201,8 +211,15 @@ class ReplicaLink:
         return f'replica {self.name} of pool {self.pool}'
 
     def _say(self, text: str, level: Level = 'info') -> None:
-        """Log a change, but not the same thing twice in a row."""
-        if text != self._said:
-            self._said = text
-            self._listener.link_says(text, level)
+        """Log a change, but not the same thing twice in a row, and not a flood of them."""
+        if text == self._said:
+            return
+        self._said = text
+        now = time.monotonic()
+        if len(self._said_at) == _LINES and now - self._said_at[0] < _LINES_S:
+            return
+        self._said_at.append(now)
+        if len(self._said_at) == _LINES and now - self._said_at[0] < _LINES_S:
+            text += f' (it changes so often that no more is said of it for up to {_LINES_S:g} s)'
+        self._listener.link_says(text, level)
 

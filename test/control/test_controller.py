@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 from controller_harness import configure, Harness, make_lane, make_pool, only
@@ -425,7 +426,7 @@ def test_a_replica_that_refuses_again_and_again_is_tried_less_and_less() -> None
         while len(h.sends[frame]) == sent:
             h.run_until(h.now + 0.01)
         gaps.append(h.now - begun)
-    assert all(b >= a - 0.001 for a, b in zip(gaps, gaps[1:]))
+    assert all(b >= a - 0.001 for a, b in itertools.pairwise(gaps))
     assert gaps[0] < 0.3 and gaps[-1] == pytest.approx(1.0, abs=0.05)
 
 

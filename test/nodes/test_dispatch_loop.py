@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 import json
 import struct
 import threading
 import time
 from typing import ClassVar
 
+from laimr_ros.control import hedging
 from laimr_ros.control.actions import Scale
 from laimr_ros.control.events import PoolObserved
 from laimr_ros.control.nouns import Configuration, Lane, Pool, PowerLaw
@@ -445,3 +447,52 @@ def test_unreadable_message_is_rejected(stage):
     s = stage()
     s.send(s.robot('r', read))
     s.wait(received=1, rejected=1)
+
+
+@pytest.fixture
+def twice(stage, monkeypatch):
+    """Return a stage, and the calls of one frame that is out on both of its replicas."""
+    monkeypatch.setattr(hedging, '_LEAST_SAMPLES', 1)
+    stage = stage()
+    own = stage.dispatch.controller.configuration
+    stage.dispatch.call(stage.dispatch.configure, replace(
+        own, limits=replace(own.limits, hedge_share=0.9)), Tuning(max_image_bytes=1000))
+    stage.connect('h:1', 'h:2')
+    robot = stage.robot('r')
+    # Copies are earned, and completions known, first.
+    for k in range(2):
+        stage.send(robot)
+        stage.finish(eventually(lambda: next(
+            (c for e in Client.made for c in Client.made[e].calls if not c.done()), None), 'sent'))
+        stage.wait(answered=k + 1)
+    before = {e: len(Client.made[e].calls) for e in Client.made}
+    stage.send(robot)
+    return stage, *(stage.calls(e, before[e] + 1)[-1] for e in ('h:1', 'h:2'))
+
+
+@pytest.mark.parametrize('winner', [0, 1])
+def test_of_two_copies_the_first_answer_is_published_and_the_other_cancelled(twice, winner):
+    stage, *calls = twice
+    stage.finish(calls[winner])
+    stage.wait(answered=3)
+    eventually(calls[1 - winner].cancelled, 'the other copy is cancelled')
+    assert len(stage.published['r']) == 3
+    assert all(link['in_flight'] == 0 for link in stage.dispatch.ask(stage.dispatch.links))
+    assert stage.close()[-1]['attempts'] == 2
+
+
+@pytest.mark.parametrize('failing', [0, 1])
+def test_a_copy_that_fails_leaves_the_other_to_answer(twice, failing):
+    stage, *calls = twice
+    stage.finish(calls[failing], error=InferenceError(ErrorKind.INTERNAL, 'broken'))
+    stage.finish(calls[1 - failing])
+    stage.wait(answered=3)
+    assert stage.counters()['failed'] == 0
+
+
+def test_a_frame_out_twice_ends_when_the_dispatcher_stops(twice):
+    stage, *calls = twice
+    stage.close()
+    assert all(call.cancelled() for call in calls)
+    counters = stage.dispatch.controller.counters
+    assert counters.in_flight == 0
