@@ -229,6 +229,9 @@ class Demo:
             results.write('../latest', lambda path: point_latest(self._args.out, self._out))
         screen.close()
         print(summaries.as_text(summary))
+        lost = summary['received'] - summary['records']
+        if lost > 0:
+            print(f'\n{lost} frames have no record: shares and times above are without them')
         if random_weights:
             print(f'\nweights are random ({", ".join(random_weights)}): times are real, boxes '
                   'mean nothing')
