@@ -132,7 +132,8 @@ class Dispatcher(Node):
             self._state = StateFile(values['state_file'], self.get_logger().warning)
             saved = self._state.load()
             if saved is not None:
-                pools = memory.restore(dispatch.controller, *saved)
+                pools = memory.restore(
+                    dispatch.controller, *saved, self.get_logger().warning)
                 self.get_logger().info(
                     f'going on from what was learned {saved[1]:.0f} s ago of pools {pools}')
         dispatch.start()
