@@ -30,6 +30,8 @@ __all__ = ['Discipline', 'erlang_b', 'erlang_c', 'mean_wait', 'wait_quantile', '
 _POISSON = 1.0
 # Utilisation at which nobody waits; below it the numbers would leave the range of doubles.
 _NOTHING = 1e-9
+# A variability beyond all measure: nothing can be said but that waits have no end.
+_BOUNDLESS = 1e12
 
 
 def wait_tail(
@@ -45,12 +47,13 @@ def wait_tail(
     :param ca2: squared coefficient of variation of inter-arrival times of the whole stream.
     :param cs2: squared coefficient of variation of service times.
     :param discipline: how arrivals find a server.
-    :return: ``(0, inf)`` where nothing waits, ``(1, 0)`` when saturated.
+    :return: ``(0, inf)`` where nothing waits, ``(1, 0)`` when saturated, or when a coefficient
+        is no number or over 1e12.
     """
     if rate <= 0.0 or service_mean <= 0.0:
         return 0.0, math.inf
     offered = rate * service_mean
-    if not offered < servers or not (ca2 < math.inf and cs2 < math.inf):
+    if not offered < servers or not (ca2 < _BOUNDLESS and cs2 < _BOUNDLESS):
         return 1.0, 0.0
     ca2, cs2 = max(ca2, 0.0), max(cs2, 0.0)
     rho = offered / servers

@@ -118,6 +118,9 @@ def test_what_is_no_number_waits_for_ever() -> None:
         assert mean_wait(*args) == math.inf
     assert wait_quantile(0.99, 1.0, 0.1, 2, ca2=nan) == math.inf
     assert wait_quantile(0.99, 1.0, 0.1, 2, cs2=math.inf) == math.inf
+    # Found by chance: the products of such numbers leave the range of doubles.
+    assert wait_quantile(0.5, 1.0, 0.25, 3, ca2=0.0, cs2=1.6e307) == math.inf
+    assert mean_wait(1.0, 0.25, 1, ca2=0.0, cs2=6e307) == math.inf
     assert wait_quantile(nan, 1.0, 0.1, 2) == math.inf
     assert wait_quantile(1.0, 1.0, 0.1, 2) == math.inf
     assert wait_quantile(0.0, 1.0, 0.1, 2) == 0.0
