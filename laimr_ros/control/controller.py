@@ -608,7 +608,6 @@ class Controller:
 
     def _pool_observed(self, now: float, event: PoolObserved) -> None:
         pool = self.pools[event.pool]
-        pool.observed = True
         pool.starting = event.starting
         if event.start_up > 0.0 and math.isfinite(event.start_up):
             pool.start_up = event.start_up

@@ -138,7 +138,6 @@ class PoolState:
         self.replicas: dict[str, Replica] = {}
         self._grudges: dict[str, tuple[int, float, float]] = {}
         self.sent = WindowRate(5.0)
-        self.observed = False
         self.starting = 0
         self.sent_total = 0
         self.offloaded_total = 0
@@ -159,11 +158,14 @@ class PoolState:
         self.costs = {name: Costs(model, self._quantile) for name, model in pool.models.items()}
         self.refresh_all(0.0)
 
-    def _correct_network(self) -> Correction:
+    def _network_tail_ratio(self) -> float:
         network = self.config.network
-        return Correction(
-            self._quantile, network.quantile(self._quantile) / self._network_mean
-            if network.mean > 0.0 else 1.0)
+        if network.mean <= 0.0:
+            return 1.0
+        return network.quantile(self._quantile) / self._network_mean
+
+    def _correct_network(self) -> Correction:
+        return Correction(self._quantile, self._network_tail_ratio())
 
     def reconfigure(self, pool: Pool, limits: Limits, now: float) -> None:
         """Use another configuration; what was learned is kept unless its model changed."""
@@ -226,7 +228,6 @@ class PoolState:
     def to_state(self) -> dict[str, object]:
         """Return what was learned of the pool as plain values, fit for JSON."""
         return {
-            'start_up_s': self.start_up,
             'network': self._network_correction.to_state(),
             'models': {name: costs.to_state() for name, costs in self.costs.items()},
         }
@@ -237,10 +238,8 @@ class PoolState:
 
         :param age_s: how long ago it was saved, in seconds.
         """
-        network = self.config.network
-        ratio = network.quantile(self._quantile) / self._network_mean if network.mean else 1.0
         self._network_correction = Correction.from_state(
-            _table(state, 'network'), age_s, self._quantile, ratio)
+            _table(state, 'network'), age_s, self._quantile, self._network_tail_ratio())
         models = _table(state, 'models')
         for name, costs in self.costs.items():
             costs.restore(_table(models, name), age_s, self._quantile)
