@@ -202,13 +202,13 @@ def test_of_two_bridges_one_acts(plane: ControlPlane) -> None:
             eventually(ready(second, 2), 'two', explain=say(second))
 
 
-def test_the_api_server_goes_and_comes(plane: ControlPlane) -> None:
+def test_the_api_server_goes_and_comes(own_plane: ControlPlane) -> None:
     """Everything known is kept; the last number is applied within 5 s."""
-    with cell(plane) as home, home.holder(lease_name='laimr-kubernetes-bridge') as holder:
+    with cell(own_plane) as home, home.holder(lease_name='laimr-kubernetes-bridge') as holder:
         holder.set_replicas('edge', 3)
         eventually(ready(holder, 3), 'three', explain=say(holder))
         endpoints = holder.observe('edge').endpoints()
-        plane.kill_api_server()
+        own_plane.kill_api_server()
         try:
             eventually(holder.away, 'it is noticed')
             holder.set_replicas('edge', 5)
@@ -219,9 +219,9 @@ def test_the_api_server_goes_and_comes(plane: ControlPlane) -> None:
                 time.sleep(0.1)
             away_s, why = holder.away()
             assert away_s > 7.0
-            assert why == f'{plane.server}: Connection refused'
+            assert why == f'{own_plane.server}: Connection refused'
         finally:
-            plane.start_api_server()
+            own_plane.start_api_server()
         back = time.monotonic()
         eventually(lambda: home.replicas == 4, 'four', explain=say(holder))
         print(f'applied {time.monotonic() - back:.2f} s after it was ready')
@@ -229,7 +229,7 @@ def test_the_api_server_goes_and_comes(plane: ControlPlane) -> None:
         eventually(lambda: holder.away() is None, 'it is noticed')
         # The cluster's own controllers may take half a minute to notice; our watch does not.
         name = next(iter(home.kubelet.containers))
-        plane.admin.patch(f'/api/v1/namespaces/{home.namespace}/pods/{name}/status', {
+        own_plane.admin.patch(f'/api/v1/namespaces/{home.namespace}/pods/{name}/status', {
             'status': {'conditions': [{'type': 'Ready', 'status': 'False'}]}})
         eventually(
             lambda: holder.observe('edge').count(ReplicaState.FAILED) == 1,

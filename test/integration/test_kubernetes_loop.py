@@ -141,9 +141,9 @@ class Loop:
 
 
 @pytest.fixture
-def home(plane: ControlPlane) -> Iterator[Cell]:
+def home(own_plane: ControlPlane) -> Iterator[Cell]:
     """Return a cell whose pods are worker processes."""
-    with cell(plane, container=WorkerContainer, pre_stop_s=0.5) as home:
+    with cell(own_plane, container=WorkerContainer, pre_stop_s=0.5) as home:
         yield home
 
 
@@ -197,7 +197,7 @@ def test_replicas_follow_the_load_and_no_frame_is_lost(loop: Loop, home: Cell) -
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_api_server_is_killed_for_half_a_minute_under_load(
-    loop: Loop, home: Cell, plane: ControlPlane,
+    loop: Loop, home: Cell, own_plane: ControlPlane,
 ) -> None:
     """No detection is lost for it; what is wanted is applied within 5 s after it is back."""
     loop.set_rate(2.0)
@@ -205,7 +205,7 @@ def test_the_api_server_is_killed_for_half_a_minute_under_load(
     time.sleep(3.0)
     before = all_accounted(loop)
     replicas = home.replicas
-    plane.kill_api_server()
+    own_plane.kill_api_server()
     try:
         killed = time.monotonic()
         time.sleep(15.0)
@@ -217,7 +217,7 @@ def test_the_api_server_is_killed_for_half_a_minute_under_load(
         wanted = loop.pool('desired')
         after = all_accounted(loop)
     finally:
-        plane.start_api_server()
+        own_plane.start_api_server()
     back = time.monotonic()
     eventually(lambda: home.replicas == loop.pool('desired') > replicas, 'applied', 20.0,
                explain=loop.explain)
