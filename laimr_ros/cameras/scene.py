@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import cv2
 from laimr_ros.cameras.background import draw_background
 from laimr_ros.cameras.gantry import draw_gantry, draw_gripper
-from laimr_ros.cameras.lens import BASE_CAMERA
+from laimr_ros.cameras.lens import BASE_CAMERA, Lens
 from laimr_ros.cameras.pen import Pen
 from laimr_ros.cameras.plan import FLOOR_MM, GripperPose, Plan, Pose, SHAPES
 from laimr_ros.cameras.prints import draw_print, FLOOR_DEPTH_MM
@@ -16,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 Image = npt.NDArray[np.uint8]
+# Draws over a picture whose things are marked, by number, in a second image of the same size.
+Overlay = Callable[[Image, Image], None]
 
 CLASSES = (*SHAPES, 'gripper')
 
@@ -92,6 +95,9 @@ class Scene:
     :param height: of the pictures, in pixels. Where the format is not 4:3 the middle is shown.
     :param shapes: which shapes are in the cell, of ``square``, ``circle`` and ``t_shape``.
     :param look: brightness, noise and blur.
+    :param lens: of a camera that is mounted or made otherwise; its size is made to fit.
+    :param backdrop: makes what is behind everything of the empty cell's picture, both uint8 of
+        shape (height, width, 3).
     :raises ValueError: for a size or a shape that cannot be drawn.
     """
 
@@ -102,6 +108,8 @@ class Scene:
         height: int = 480,
         shapes: tuple[str, ...] = SHAPES,
         look: Look | None = None,
+        lens: Lens = BASE_CAMERA,
+        backdrop: Callable[[Image], Image] | None = None,
     ) -> None:
         if not (16 <= width <= 8192 and 16 <= height <= 8192):
             raise ValueError(f'a scene of {width}x{height} pixels cannot be drawn; '
@@ -109,12 +117,14 @@ class Scene:
         unknown = [shape for shape in shapes if shape not in SHAPES]
         if unknown:
             raise ValueError(f'shape {unknown[0]!r} is unknown; use {", ".join(SHAPES)}')
-        self.lens = BASE_CAMERA.at_size(width, height)
+        self.lens = lens.at_size(width, height)
         self._look = Look() if look is None else look
         self._seed = seed % 2**32
-        self._plan = Plan(self._seed, shapes, self._floor())
+        self._shapes = shapes
         self._scale = self.lens.fx / BASE_CAMERA.fx
         self._background = draw_background(self.lens)
+        if backdrop is not None:
+            self._background = backdrop(self._background)
         self._noise = _noise_frames(width, height, self._look.noise)
         self._glow = self._red_glow()
 
@@ -122,6 +132,10 @@ class Scene:
     def size(self) -> tuple[int, int]:
         """Return width and height of the pictures, in pixels."""
         return self.lens.width, self.lens.height
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return Plan(self._seed, self._shapes, self.floor_mm())
 
     def state(self, time_s: float) -> State:
         """Return where everything is at a time in seconds."""
@@ -133,12 +147,16 @@ class Scene:
         # A different noise 60 times a second, yet the same at the same time.
         return self.draw_state(self.state(time_s), noise_number=int(time_s * 60) % 2**31)
 
-    def draw_state(self, state: State, noise_number: int = 0) -> Frame:
+    def draw_state(
+        self, state: State, noise_number: int = 0, overlay: Overlay | None = None,
+    ) -> Frame:
         """
         Return the picture of things placed by the caller, for example to train a detector.
 
         :param state: where everything is.
         :param noise_number: which of the noise patterns to use.
+        :param overlay: draws what lies in front of everything. In the second image the n-th shape
+            is marked with n, from 1, and the gripper with 200; what is covered must become 0.
         """
         image = self._background.copy()
         labels = np.zeros(image.shape[:2], np.uint8)
@@ -153,11 +171,17 @@ class Scene:
             pen.begin(number)
             draw_print(pen, shape, pose, self._seed + number)
             drawn.append((number, shape, *pen.extent()))
+        if overlay is not None:
+            overlay(image, labels)
         found = (_found(labels, *thing) for thing in drawn)
         return Frame(self._finish(image, noise_number), tuple(o for o in found if o is not None))
 
-    def _floor(self) -> tuple[float, float, float, float]:
-        """Return where shapes may stand: on the floor, and in the picture."""
+    def floor_mm(self) -> tuple[float, float, float, float]:
+        """
+        Return where shapes may stand: on the floor, and in the picture.
+
+        :returns: x_min, y_min, x_max, y_max of a shape's centre, in millimetres.
+        """
         scale = FLOOR_DEPTH_MM / self.lens.fx
         inset = 12.0  # Less than half a shape: some are cut by the border, as in real pictures.
         x0 = max(FLOOR_MM[0], -self.lens.cx * scale + inset)
