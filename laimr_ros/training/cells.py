@@ -22,8 +22,8 @@ SIZES = (
     (640, 480), (640, 480), (640, 640), (480, 640), (640, 360),
 )
 
-# Making a cell costs more than drawing into it.
-_FRAMES_A_CELL = 8
+# So many pictures in turn show one cell: making it costs more than drawing into it.
+FRAMES_A_CELL = 8
 _APART_MM = 31.0  # Prints stand on the floor, so they touch at most; corners may.
 
 
@@ -37,22 +37,22 @@ class CellSampler:
 
     :param seed: of everything; training takes those below :data:`HELD_OUT_SEED`.
     :param sizes: width and height of the pictures, in pixels, taken in turn a cell each.
+    :param keep: how many cells to keep in memory, for pictures that are not asked for in turn.
     """
 
-    def __init__(self, seed: int, sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
+    def __init__(
+        self, seed: int, sizes: tuple[tuple[int, int], ...] = SIZES, keep: int = 2,
+    ) -> None:
         self._seed = seed
         self._sizes = sizes
+        self._cell = lru_cache(keep)(self._make_cell)
 
     def frame(self, index: int) -> Frame:
         """Return one picture and what is in it; any index from 0 up."""
-        number = index // _FRAMES_A_CELL
-        width, height = self._sizes[number % len(self._sizes)]
-        return _cell(self._seed, number, width, height).frame(index)
+        return self._cell(index // FRAMES_A_CELL).frame(index)
 
-
-@lru_cache(maxsize=4)
-def _cell(seed: int, number: int, width: int, height: int) -> _Cell:
-    return _Cell(seed, number, width, height)
+    def _make_cell(self, number: int) -> _Cell:
+        return _Cell(self._seed, number, *self._sizes[number % len(self._sizes)])
 
 
 class _Cell:
