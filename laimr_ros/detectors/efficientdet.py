@@ -10,6 +10,7 @@ import warnings
 
 from laimr_ros.detectors import network
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
+from laimr_ros.detectors.checkpoint import Description, read_description
 from laimr_ros.detectors.coco import default_names
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, top_left
@@ -42,7 +43,9 @@ class EfficientDetDetector:
     EfficientDet, from a checkpoint or, by the name of an architecture, with random weights.
 
     A checkpoint is a state dictionary of effdet's network in ``.pth``, ``.pt`` or
-    ``.safetensors``; it is loaded without running code that it may hold.
+    ``.safetensors``; it is loaded without running code that it may hold. One written by
+    :func:`laimr_ros.detectors.checkpoint.save_checkpoint` knows architecture, class names and
+    input size; what is set here or in ``input_px`` comes first.
 
     ``spec.options`` takes:
 
@@ -65,14 +68,14 @@ class EfficientDetDetector:
         network.limit_threads(spec.threads)
 
         self._random = Path(spec.weights).suffix.lower() not in _FILES
-        state = None if self._random else _read(spec.weights)
-        config = _configure(spec, str(options['architecture']), self._random)
-        self._class_names = _names(spec, options, config, state)
+        state, said = ({}, Description()) if self._random else _read(spec.weights)
+        config = _configure(spec, str(options['architecture']), self._random, said)
+        self._class_names = _names(spec, options, config, state, said)
         config.num_classes = len(self._class_names)
         self._side = (int(config.image_size[0]), int(config.image_size[1]))
         self._anchors: Any = Anchors.from_config(config).boxes.to(self._device)
         seed = take_whole('efficientdet', options, 'seed')
-        self._network: Any = _build(spec, config, state, seed)
+        self._network: Any = _build(spec, config, None if self._random else state, seed)
         self._network.requires_grad_(False)
         self._network.to(
             self._device, torch.float16 if self._half else torch.float32,
@@ -183,7 +186,9 @@ class EfficientDetDetector:
             boxes[kept].cpu().numpy(), scores[kept].cpu().numpy(), class_ids[kept].cpu().numpy())
 
 
-def _configure(spec: DetectorSpec, architecture: str, random: bool) -> Any:
+def _configure(
+    spec: DetectorSpec, architecture: str, random: bool, said: Description,
+) -> Any:
     """Return effdet's configuration of the architecture that is asked for."""
     known = sorted(efficientdet_model_param_dict)
     if random:
@@ -192,6 +197,8 @@ def _configure(spec: DetectorSpec, architecture: str, random: bool) -> Any:
                 f'weights {spec.weights!r} are no file of weights ({", ".join(_FILES)}) while '
                 f'option architecture is {architecture!r}; give one of the two')
         architecture = spec.weights or architecture
+    elif not architecture and said.architecture:
+        architecture = said.architecture
     elif not architecture:
         stem = Path(spec.weights).name
         begins = [name for name in known if stem.startswith(name)]
@@ -205,24 +212,27 @@ def _configure(spec: DetectorSpec, architecture: str, random: bool) -> Any:
             f'unknown EfficientDet {architecture!r}; give a file of weights '
             f'({", ".join(_FILES)}) or one of {", ".join(known)}')
     config = get_efficientdet_config(architecture)
-    if spec.input_px:
+    side = spec.input_px or said.image_size
+    if side:
         # Every level of the pyramid halves the one before it; at least one cell must be left.
         smallest = 2 ** int(config.max_level)
-        if spec.input_px < smallest:
+        if side < smallest:
             raise DetectorError(
-                f'input_px is {spec.input_px}; {architecture} takes at least {smallest}')
-        config.image_size = (spec.input_px, spec.input_px)
+                f'input_px is {side}; {architecture} takes at least {smallest}')
+        config.image_size = (side, side)
     return config
 
 
-def _read(weights: str) -> dict[str, torch.Tensor]:
-    """Return the state dictionary in a file."""
+def _read(weights: str) -> tuple[dict[str, torch.Tensor], Description]:
+    """Return the state dictionary in a file, and what it says of itself."""
     path = network.require_file(
         'efficientdet', weights, 'an architecture such as tf_efficientdet_lite0 '
         'for random weights')
+    said = Description()
     try:
         if path.suffix.lower() == '.safetensors':
             from safetensors.torch import load_file
+            said = read_description(path)
             found: Any = load_file(path)
         else:
             found = torch.load(path, map_location='cpu', weights_only=True)
@@ -245,18 +255,18 @@ def _read(weights: str) -> dict[str, torch.Tensor]:
         if all(key.startswith(prefix) for key in state if not key.startswith('anchors.')):
             state = {key[len(prefix):]: value for key, value in state.items()
                      if key.startswith(prefix)}
-    return state
+    return state, said
 
 
 def _names(
     spec: DetectorSpec, options: dict[str, Any], config: Any,
-    state: dict[str, torch.Tensor] | None,
+    state: dict[str, torch.Tensor], said: Description,
 ) -> tuple[str, ...]:
     """Return one name a class of the network."""
     given = options['class_names']
-    names = take_names('efficientdet', given) if given is not None else ()
+    names = take_names('efficientdet', given) if given is not None else said.class_names
     asked = take_whole('efficientdet', options, 'num_classes')
-    if state is not None:
+    if state:
         if _CLASS_BIAS not in state:
             raise DetectorError(
                 f'{spec.weights!r} is no EfficientDet checkpoint (it lacks {_CLASS_BIAS})')

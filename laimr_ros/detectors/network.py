@@ -17,6 +17,9 @@ import torch
 
 _logger = logging.getLogger(__name__)
 
+# As in ROS; the weights that come with the package are `package://laimr_ros/weights/...`.
+_PACKAGE = 'package://laimr_ros/'
+
 
 def choose_device(spec: DetectorSpec) -> torch.device:
     """
@@ -54,12 +57,19 @@ def require_file(kind: str, weights: str, instead: str) -> Path:
     :param instead: what could be given in its place, for the message.
     :raises DetectorError: if there is no such file.
     """
-    path = Path(weights).expanduser()
+    path = find_file(weights)
     if not weights or not path.exists():
         raise DetectorError(
             f'no file of weights {weights!r} for detector kind {kind}; nothing is downloaded: '
             f'give the path of a file, or {instead}')
     return path
+
+
+def find_file(weights: str) -> Path:
+    """Return where a file of weights is; ``package://laimr_ros/...`` is in this package."""
+    if weights.startswith(_PACKAGE):
+        return Path(__file__).parents[1] / weights[len(_PACKAGE):]
+    return Path(weights).expanduser()
 
 
 def limit_threads(threads: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+import tempfile
 import threading
 import time
 from typing import Any
@@ -163,7 +164,7 @@ def _load(
         else:
             path = network.require_file(
                 'yolo', spec.weights, 'an architecture such as yolov5n.yaml for random weights')
-            model = _read(path, trusted) if path.suffix.lower() == '.pt' else str(path)
+            model = read_network(path, trusted) if path.suffix.lower() == '.pt' else str(path)
         # Left alone, ultralytics keeps channels last on the CPU only; GPUs gain from it too.
         channels_last = True if device.type == 'cuda' and not isinstance(model, str) else None
         backend = AutoBackend(
@@ -211,13 +212,22 @@ def _build(architecture: str, seed: int) -> Any:
                 'use one like yolov5n.yaml, yolov8s.yaml or yolo11m.yaml') from error
 
 
-def _read(path: Path, trusted: bool) -> Any:
-    """Return the network of a ``.pt`` file."""
+def read_network(path: Path, trusted: bool = False) -> Any:
+    """
+    Return the network of a ``.pt`` file, not fused.
+
+    :param trusted: load other Python objects than ultralytics' own; they can run any code.
+    :raises DetectorError: if the file holds such and is not trusted.
+    """
     with _loading:
         before = tasks.SAFE_LOAD
         tasks.SAFE_LOAD = not trusted
         try:
-            model, _ = tasks.load_checkpoint(str(path))
+            with tempfile.TemporaryDirectory() as directory:
+                # By some names, yolov5n.pt among them, ultralytics would look for another file.
+                link = Path(directory) / 'weights.pt'
+                link.symlink_to(path.resolve())
+                model, _ = tasks.load_checkpoint(str(link))
             return model
         except TypeError as error:
             if trusted or 'outside the supported' not in str(error):
