@@ -16,6 +16,8 @@ SUBCOMMANDS = {
     'demo': 'six robots, an edge and a cloud pool, on this machine',
     'worker': 'serve detectors over the Open Inference Protocol (no ROS needed)',
     'calibrate': 'measure a live worker and write its latency model for the dispatcher',
+    'train': 'train the detectors of the demonstration on drawn cells',
+    'evaluate': 'tell how well the detectors of each lane find what drawn cells show',
     'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
     'deploy': 'print the Kubernetes objects of a parameter file',
     'doctor': 'check this machine and say how to mend what is wrong',

@@ -12,13 +12,15 @@ from typing import Any
 
 import cv2
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from laimr_ros.demo.scores import Scores
 from laimr_ros.nodes.executor import make_executor, spin
+from laimr_ros.training.matching import Found, Tally
 import numpy as np
 import rclpy
 from rclpy.qos import DurabilityPolicy, qos_profile_sensor_data, QoSProfile
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import String
-from vision_msgs.msg import Detection2DArray
+from vision_msgs.msg import Detection2D, Detection2DArray
 
 # Images kept a robot until their detections come.
 _IMAGES = 20
@@ -38,11 +40,13 @@ class Observer:
     Subscribes to the dispatcher's status and to the robots' images and detections.
 
     :param robots: names of the robots.
+    :param scores: gets every picture's detections.
     """
 
-    def __init__(self, robots: Sequence[str]) -> None:
+    def __init__(self, robots: Sequence[str], scores: Scores) -> None:
         """Subscribe, and spin in a thread."""
         self._lock = threading.Lock()
+        self._scores = scores
         self._history: list[dict[str, Any]] = []
         self._troubles: dict[str, str] = {}
         self._robots = {name: _Robot() for name in robots}
@@ -94,10 +98,18 @@ class Observer:
 
     def _on_detections(self, robot: str, message: Detection2DArray) -> None:
         stamp = message.header.stamp
+        found = [_found(detection) for detection in message.detections]
         with self._lock:
+            self._scores.score(robot, (stamp.sec * 10**9 + stamp.nanosec) / 1e9, found)
             image = self._robots[robot].images.pop((stamp.sec, stamp.nanosec), None)
             if image is not None:
                 self._robots[robot].pair = (image, message)
+
+    def scored(self) -> Tally:
+        """Return the counts of all pictures scored so far."""
+        with self._lock:
+            total = self._scores.total
+            return Tally(total.found, total.missed, total.wrong)
 
     def status(self) -> dict[str, Any] | None:
         """Return the dispatcher's last status."""
@@ -162,14 +174,20 @@ class Observer:
         self._thread.join(2.0)
 
 
+def _found(detection: Detection2D) -> Found:
+    centre, box = detection.bbox.center.position, detection.bbox
+    best = detection.results[0].hypothesis
+    return best.class_id, best.score, (
+        centre.x - box.size_x / 2, centre.y - box.size_y / 2,
+        centre.x + box.size_x / 2, centre.y + box.size_y / 2)
+
+
 def _annotate(image: np.ndarray, detections: Detection2DArray) -> None:
     for detection in detections.detections:
-        centre, box = detection.bbox.center.position, detection.bbox
-        x1, y1 = round(centre.x - box.size_x / 2), round(centre.y - box.size_y / 2)
-        x2, y2 = round(centre.x + box.size_x / 2), round(centre.y + box.size_y / 2)
+        name, score, corners = _found(detection)
+        x1, y1, x2, y2 = (round(value) for value in corners)
         cv2.rectangle(image, (x1, y1), (x2, y2), _GREEN, 2)
-        best = detection.results[0].hypothesis
-        text = f'{best.class_id} {best.score:.2f}'
+        text = f'{name} {score:.2f}'
         for colour, width in ((_BLACK, 3), (_GREEN, 1)):
             cv2.putText(image, text, (x1, max(12, y1 - 4)), cv2.FONT_HERSHEY_SIMPLEX, 0.5,
                         colour, width, cv2.LINE_AA)

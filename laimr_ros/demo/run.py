@@ -20,7 +20,10 @@ from laimr_ros.demo.files import configuration_file, point_latest, Results
 from laimr_ros.demo.observer import Observer
 from laimr_ros.demo.plot import plot_run
 from laimr_ros.demo.processes import Processes
+from laimr_ros.demo.scores import Scores
 from laimr_ros.demo.screen import Screen
+from laimr_ros.detectors.files import find_file
+import yaml
 
 # Longest wait for the first worker of every pool: torch alone can take half a minute on a cold
 # disk.
@@ -58,6 +61,8 @@ class Demo:
             begin = (args.duration - length) / 2.0
             self._burst = (begin, begin + length)
         self._start = 0.0
+        self._random = self._random_weights()
+        self._scores = Scores({robot: self._truth_file(robot) for robot in self._robots})
 
     def run(self) -> int:
         """Run to the end or to Ctrl-C; write the summary; return the exit status."""
@@ -78,7 +83,7 @@ class Demo:
         try:
             screen.say(f'results in {self._out}, ROS_DOMAIN_ID={environment["ROS_DOMAIN_ID"]}')
             self._start_nodes(processes)
-            observer = Observer(self._robots)
+            observer = Observer(self._robots, self._scores)
             self._wait_for_workers(processes, observer, screen)
             if not self._stop.is_set():
                 self._show_warnings(processes, screen)
@@ -90,11 +95,15 @@ class Demo:
             if observer is not None:
                 observer.close()
             processes.close()
+            self._scores.close()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop.set()
+
+    def _truth_file(self, robot: str) -> Path:
+        return (self._out / f'truth-{robot}.jsonl').absolute()
 
     def _environment(self) -> dict[str, str]:
         environment = dict(os.environ)
@@ -127,7 +136,7 @@ class Demo:
             parameters: dict[str, Any] = {
                 'seed': args.seed * 1000 + number,
                 'start_at': self._start,
-                'truth_file': str((self._out / f'truth-{robot}.jsonl').absolute()),
+                'truth_file': str(self._truth_file(robot)),
             }
             if args.rate is not None:
                 parameters['rate'] = args.rate
@@ -196,6 +205,9 @@ class Demo:
                 phase = ''
                 if self._burst is not None and self._burst[0] <= elapsed < self._burst[1]:
                     phase = f', burst: {self._args.burst_factor:g} times the frames'
+                recall = observer.scored().recall
+                if recall is not None and not self._random:
+                    phase += f', {recall:.0%} of objects found'
                 screen.show(
                     status, f'{max(0.0, elapsed):.0f} of {self._args.duration:g} s{phase}')
             self._stop.wait(_REFRESH)
@@ -210,11 +222,11 @@ class Demo:
         processes.wait(['dispatcher'], 2.0)
         records = self._read_records(screen)
         history = observer.history()
-        random_weights = self._random_weights(observer)
         summary = summaries.summarise(records, history, self._burst, self._start)
+        summaries.add_scores(summary, self._scores.by_lane(records), self._random)
         summary['duration_s'] = self._args.duration
         summary['burst_s'] = list(self._burst) if self._burst else None
-        summary['random_weights'] = random_weights
+        summary['random_weights'] = self._random
         results = Results(self._out)
         results.write('summary.json', lambda path: path.write_text(
             json.dumps(summary, indent=2) + '\n'))
@@ -232,8 +244,8 @@ class Demo:
         lost = summary['received'] - summary['records']
         if lost > 0:
             print(f'\n{lost} frames have no record: shares and times above are without them')
-        if random_weights:
-            print(f'\nweights are random ({", ".join(random_weights)}): times are real, boxes '
+        if self._random:
+            print(f'\nweights are random ({", ".join(self._random)}): times are real, boxes '
                   'mean nothing')
         print(f'\nsummary, plot, pictures, records and logs: {self._out}', flush=True)
         if results.missing:
@@ -248,15 +260,16 @@ class Demo:
             screen.say(f'the records cannot be used: {error}')
             return []
 
-    def _random_weights(self, observer: Observer) -> list[str]:
+    def _random_weights(self) -> list[str]:
         """Return the models that were never trained."""
-        import yaml
-        content = yaml.safe_load(self._params.read_text())
-        found = []
-        for name, node in content.items():
-            models = node.get('ros__parameters', {}).get('models', {})
-            if name.endswith('worker'):
-                found += [model for model, spec in models.items()
-                          if not Path(str(spec.get('weights', ''))).is_file()
-                          and spec.get('kind') != 'emulated']
-        return sorted(found)
+        try:
+            content = yaml.safe_load(self._params.read_text())
+            workers = [
+                node['ros__parameters'] for name, node in content.items()
+                if name.endswith('worker')]
+            return sorted(
+                model for worker in workers for model, spec in worker.get('models', {}).items()
+                if spec.get('kind') != 'emulated'
+                and not find_file(str(spec.get('weights', ''))).exists())
+        except (AttributeError, KeyError, TypeError, yaml.YAMLError):
+            return []  # The worker will say what is wrong with the file.

@@ -8,6 +8,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+from laimr_ros.training.matching import Tally
+
+# Weights trained for the drawn cells find more than this.
+_LOW_RECALL = 0.85
+
 COUNTERS = (
     'received', 'answered', 'superseded', 'expired', 'rejected', 'failed', 'in_flight')
 
@@ -111,6 +116,21 @@ def summarise(
     return summary
 
 
+def add_scores(
+    summary: dict[str, Any], scores: Mapping[str, Tally], random: Sequence[str],
+) -> None:
+    """
+    Add recall and precision to each lane of a summary, of frames answered on time.
+
+    :param scores: counts by lane; lanes without any get None.
+    :param random: models with random weights, whose boxes mean nothing.
+    """
+    for name, lane in summary['lanes'].items():
+        tally = Tally() if lane['model'] in random else scores.get(name, Tally())
+        lane['recall'], lane['precision'] = tally.recall, tally.precision
+        lane['objects'] = tally.objects
+
+
 def as_text(summary: Mapping[str, Any]) -> str:
     """Return the summary for people."""
     def number(value: float | None, form: str = '{:.3f}') -> str:
@@ -124,14 +144,22 @@ def as_text(summary: Mapping[str, Any]) -> str:
         f'on time     {number(summary["on_time"], percent)} of all frames, '
         f'{number(summary["on_time_outside_burst"], percent)} outside the burst',
         '',
-        f'{"lane":<14}{"model":<24}{"SLO s":>7}{"P50 s":>8}{"P99 s":>8}{"on time":>9}',
+        f'{"lane":<14}{"model":<24}{"SLO s":>7}{"P50 s":>8}{"P99 s":>8}{"on time":>9}'
+        f'{"recall":>8}{"precision":>11}',
     ]
     for name, lane in summary['lanes'].items():
         lines.append(
             f'{name:<14}{lane["model"] or "-":<24}{number(lane["slo_s"], "{:.2f}"):>7}'
             f'{number(lane["p50_s"]):>8}{number(lane["p99_s"]):>8}'
-            f'{number(lane["on_time"], percent):>9}')
-    lines.append('(P50 and P99 are of answered frames, on time is of all frames)')
+            f'{number(lane["on_time"], percent):>9}'
+            f'{number(lane.get("recall"), percent):>8}'
+            f'{number(lane.get("precision"), percent):>11}')
+    lines.append('(P50 and P99 are of answered frames, on time is of all frames, recall and '
+                 'precision are of frames answered on time)')
+    for name, lane in summary['lanes'].items():
+        if lane.get('recall') is not None and lane['recall'] < _LOW_RECALL:
+            lines.append(f'lane {name} finds little: {lane["recall"]:.1%} of {lane["objects"]} '
+                         f'objects; are the weights of {lane["model"]} made for these pictures?')
     lines += ['', f'{"pool":<14}{"frames":>8}{"most replicas":>15}{"offloaded to it":>17}']
     for name, pool in summary['pools'].items():
         lines.append(

@@ -11,14 +11,12 @@ import time
 
 import cv2
 from laimr_ros.detectors.base import DetectorError, DetectorSpec
+from laimr_ros.detectors.files import find_file
 import numpy as np
 import numpy.typing as npt
 import torch
 
 _logger = logging.getLogger(__name__)
-
-# As in ROS; the weights that come with the package are `package://laimr_ros/weights/...`.
-_PACKAGE = 'package://laimr_ros/'
 
 
 def choose_device(spec: DetectorSpec) -> torch.device:
@@ -63,13 +61,6 @@ def require_file(kind: str, weights: str, instead: str) -> Path:
             f'no file of weights {weights!r} for detector kind {kind}; nothing is downloaded: '
             f'give the path of a file, or {instead}')
     return path
-
-
-def find_file(weights: str) -> Path:
-    """Return where a file of weights is; ``package://laimr_ros/...`` is in this package."""
-    if weights.startswith(_PACKAGE):
-        return Path(__file__).parents[1] / weights[len(_PACKAGE):]
-    return Path(weights).expanduser()
 
 
 def limit_threads(threads: int) -> None:
