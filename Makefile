@@ -3,7 +3,7 @@
 #   make demo ARGS='--help'        passes arguments on (test and bench take ARGS too)
 
 RUN := tools/env.sh
-BENCHMARKS ?= decision dispatch detectors
+BENCHMARKS ?= decision dispatch detectors export
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo doctor test lint bench clean

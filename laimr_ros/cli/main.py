@@ -18,6 +18,7 @@ SUBCOMMANDS = {
     'calibrate': 'measure a live worker and write its latency model for the dispatcher',
     'train': 'train the detectors of the demonstration on drawn cells',
     'evaluate': 'tell how well the detectors of each lane find what drawn cells show',
+    'export': 'make of trained weights an engine that a CPU runs sooner',
     'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
     'deploy': 'print the Kubernetes objects of a parameter file',
     'doctor': 'check this machine and say how to mend what is wrong',

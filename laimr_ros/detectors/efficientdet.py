@@ -12,6 +12,9 @@ from laimr_ros.detectors import network
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.checkpoint import Description, read_description
 from laimr_ros.detectors.coco import default_names
+from laimr_ros.detectors.engine import Engine, is_engine
+from laimr_ros.detectors.export import Levels
+from laimr_ros.detectors.files import find_file
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, top_left
 from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
@@ -45,7 +48,8 @@ class EfficientDetDetector:
     A checkpoint is a state dictionary of effdet's network in ``.pth``, ``.pt`` or
     ``.safetensors``; it is loaded without running code that it may hold. One written by
     :func:`laimr_ros.detectors.checkpoint.save_checkpoint` knows architecture, class names and
-    input size; what is set here or in ``input_px`` comes first.
+    input size; what is set here or in ``input_px`` comes first. A ``.xml`` file is a network
+    that `laimr export` wrote.
 
     ``spec.options`` takes:
 
@@ -68,18 +72,34 @@ class EfficientDetDetector:
         network.limit_threads(spec.threads)
 
         self._random = Path(spec.weights).suffix.lower() not in _FILES
-        state, said = ({}, Description()) if self._random else _read(spec.weights)
+        file = find_file(spec.weights)
+        engine = Engine(file, 'efficientdet', spec.threads) if is_engine(file) else None
+        if engine is not None:
+            self._random = False
+            words = engine.words
+            state, said = {}, Description(
+                words['architecture'], tuple(words['class_names']), words['input_px'])
+            if spec.input_px not in (0, said.image_size):
+                raise DetectorError(
+                    f'{spec.weights!r} was exported for {said.image_size} and input_px is '
+                    f'{spec.input_px}; set input_px to 0, or export it again')
+        else:
+            state, said = ({}, Description()) if self._random else _read(spec.weights)
         config = _configure(spec, str(options['architecture']), self._random, said)
+        self.architecture = str(config.name)
         self._class_names = _names(spec, options, config, state, said)
         config.num_classes = len(self._class_names)
         self._side = (int(config.image_size[0]), int(config.image_size[1]))
         self._anchors: Any = Anchors.from_config(config).boxes.to(self._device)
         seed = take_whole('efficientdet', options, 'seed')
-        self._network: Any = _build(spec, config, None if self._random else state, seed)
-        self._network.requires_grad_(False)
-        self._network.to(
-            self._device, torch.float16 if self._half else torch.float32,
-            memory_format=torch.channels_last)
+        self._engine = engine
+        self._network: Any = engine
+        if engine is None:
+            self._network = _build(spec, config, None if self._random else state, seed)
+            self._network.requires_grad_(False)
+            self._network.to(
+                self._device, torch.float16 if self._half else torch.float32,
+                memory_format=torch.channels_last)
 
         mean, std = _normalisation(config)
         red, green, blue = (round(255.0 * value) for value in mean)
@@ -146,12 +166,25 @@ class EfficientDetDetector:
 
     def forward(self, pixels: torch.Tensor) -> Any:
         """Run the network alone, on what ``prepare`` returned."""
-        return self._network(pixels)
+        if self._engine is None:
+            return self._network(pixels)
+        levels = self._engine(pixels)
+        return levels[:len(levels) // 2], levels[len(levels) // 2:]
+
+    def exportable(self) -> torch.nn.Module:
+        """
+        Return the network with all its outputs side by side.
+
+        :raises DetectorError: if it is an exported one already.
+        """
+        if self._engine is not None:
+            raise DetectorError(f'{self._spec.weights!r} is exported already; give a checkpoint')
+        return Levels(self._network.to(memory_format=torch.contiguous_format))
 
     def close(self) -> None:
         """Free the network's memory, on the GPU too."""
         if self._network is not None:
-            self._network = self._anchors = None
+            self._network = self._anchors = self._engine = None
             network.free(self._device)
 
     def _select(

@@ -18,6 +18,7 @@ os.environ.setdefault('YOLO_VERBOSE', 'false')
 from laimr_ros.detectors import network
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
 from laimr_ros.detectors.coco import default_names
+from laimr_ros.detectors.engine import Engine, is_engine
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, centred
 from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
@@ -47,6 +48,9 @@ _loading = threading.Lock()
 class YoloDetector:
     """
     YOLOv5 and later, from any file of weights, exported model or architecture.
+
+    A ``.xml`` file is a network that `laimr export` wrote; other exported models are run by
+    ultralytics.
 
     ``spec.options`` takes:
 
@@ -145,11 +149,49 @@ class YoloDetector:
         """Run the network alone, on what ``prepare`` returned."""
         return self._backend(pixels)
 
+    def exportable(self) -> torch.nn.Module:
+        """
+        Return the network as it can be exported.
+
+        :raises DetectorError: if it is an exported one already.
+        """
+        made: Any = getattr(self._backend, 'model', None)
+        if self._backend.format != 'pt':
+            raise DetectorError(f'{self._spec.weights!r} is exported already; give a .pt file')
+        head = made.model[-1]
+        head.export, head.dynamic, head.format = True, True, 'openvino'
+        exportable: torch.nn.Module = made.to(memory_format=torch.contiguous_format)
+        return exportable
+
     def close(self) -> None:
         """Free the network's memory, on the GPU too."""
         if self._backend is not None:
             self._backend = None
             network.free(self._device)
+
+
+class _Exported:
+    """
+    An exported network, as ultralytics' backends look.
+
+    :param path: of the engine.
+    :param threads: CPU threads; 0 leaves the library's choice.
+    """
+
+    fp16 = False
+    stride = 32
+    format = 'openvino'
+    dynamic = True
+    end2end = False
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._engine = Engine(path, 'yolo', threads)
+        self.names = dict(enumerate(self._engine.words['class_names']))
+        self.imgsz = int(self._engine.words['input_px'])
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Run the network."""
+        return self._engine(pixels)[0]
 
 
 def _load(
@@ -164,6 +206,8 @@ def _load(
         else:
             path = network.require_file(
                 'yolo', spec.weights, 'an architecture such as yolov5n.yaml for random weights')
+            if is_engine(path):
+                return _Exported(path, spec.threads)
             model = read_network(path, trusted) if path.suffix.lower() == '.pt' else str(path)
         # Left alone, ultralytics keeps channels last on the CPU only; GPUs gain from it too.
         channels_last = True if device.type == 'cuda' and not isinstance(model, str) else None

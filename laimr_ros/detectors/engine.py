@@ -1,0 +1,103 @@
+"""Networks exported to OpenVINO, and the runtime that runs them on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import json
+from pathlib import Path
+from typing import Any
+
+from laimr_ros.detectors.base import DetectorError
+import numpy as np
+import torch
+
+SUFFIX = '.xml'
+_WORDS = 'laimr'
+
+
+def is_engine(weights: Path) -> bool:
+    """Return whether weights are an exported network of ours rather than PyTorch's."""
+    return weights.suffix.lower() == SUFFIX
+
+
+class Engine:
+    """
+    An exported network. Where the CPU has bfloat16 units OpenVINO uses them by itself.
+
+    :param path: of the ``.xml`` file; its weights lie beside it in a ``.bin`` file.
+    :param kind: of detector that it must be for.
+    :param threads: CPU threads; 0 leaves the library's choice.
+    :raises DetectorError: if it cannot be loaded or is another kind's.
+    """
+
+    def __init__(self, path: Path, kind: str, threads: int) -> None:
+        openvino = require_openvino()
+        weights = path.with_suffix('.bin')
+        if not weights.exists():
+            raise DetectorError(
+                f'{str(path)!r} lacks its weights, {weights.name!r}; copy both files, or export '
+                'again with `laimr export`')
+        try:
+            core = openvino.Core()
+            model = core.read_model(path)
+            self.words: Mapping[str, Any] = json.loads(model.get_rt_info([_WORDS]).astype(str))
+        # Whatever the library raises on a damaged or foreign file is the user's wrong file to us.
+        except Exception as error:
+            reason = ' '.join(str(error).split())[-200:] or type(error).__name__
+            raise DetectorError(
+                f'cannot load {str(path)!r}: {reason}; give a file that `laimr export` wrote'
+            ) from error
+        if self.words.get('kind') != kind:
+            raise DetectorError(
+                f'{str(path)!r} was exported for kind {self.words.get("kind")!r}, not {kind!r}; '
+                'set the kind of the model')
+        settings: dict[str, Any] = {'PERFORMANCE_HINT': 'LATENCY', 'NUM_STREAMS': 1}
+        if threads:
+            settings['INFERENCE_NUM_THREADS'] = threads
+        self._request: Any = core.compile_model(model, 'CPU', settings).create_infer_request()
+
+    def __call__(self, pixels: torch.Tensor) -> list[torch.Tensor]:
+        """
+        Run the network.
+
+        :param pixels: float32, shape (1, 3, height, width).
+        :returns: its outputs; valid until the next call.
+        """
+        self._request.infer([np.ascontiguousarray(pixels.numpy())], share_inputs=True)
+        return [
+            torch.from_numpy(self._request.get_output_tensor(number).data)
+            for number in range(len(self._request.model_outputs))]
+
+
+def save_engine(
+    network: torch.nn.Module, example: torch.Tensor, path: Path, words: Mapping[str, Any], *,
+    any_size: bool,
+) -> None:
+    """
+    Convert a PyTorch network and write it, weights in half precision.
+
+    :param network: in evaluation mode, on the CPU.
+    :param example: an input, float32 of shape (1, 3, height, width).
+    :param path: of the ``.xml`` file.
+    :param words: what a detector must know; ``kind`` above all.
+    :param any_size: take inputs of any height and width, not the example's only.
+    """
+    openvino = require_openvino()
+    with torch.inference_mode(False), torch.no_grad():
+        model = openvino.convert_model(
+            network, example_input=example, input=None if any_size else [list(example.shape)])
+    if any_size:
+        model.reshape({0: [1, 3, -1, -1]})
+    model.set_rt_info(json.dumps(dict(words)), [_WORDS])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    openvino.save_model(model, path, compress_to_fp16=True)
+
+
+def require_openvino() -> Any:
+    """:raises DetectorError: if OpenVINO is not installed."""
+    try:
+        import openvino
+    except ImportError as error:
+        raise DetectorError(
+            f'exported networks need a package ({error}); pip install openvino') from error
+    return openvino
