@@ -134,7 +134,7 @@ class Session:
             if self._images < before + stage.images:
                 self._run_stage(number, stage, before, report)
             before += stage.images
-        self._keep()
+        self.keep()
 
     def save(self, path: Path, notes: str = '') -> None:
         """Write the averaged weights, half precision, for the detector to load."""
@@ -176,7 +176,7 @@ class Session:
             report(Progress(
                 self._images, recipe.images, stage.input_px, self._loss, self._elapsed_s))
             if now - kept_at > _SAVE_EVERY_S:
-                self._keep()
+                self.keep()
                 kept_at = now
 
     def _step(self, batch: Any) -> float:
@@ -197,8 +197,8 @@ class Session:
         self._average.update_parameters(self._learner.network)
         return value
 
-    def _keep(self) -> None:
-        """Write the state, never half of it."""
+    def keep(self) -> None:
+        """Write the state to the checkpoint, never half of it."""
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         part = self._checkpoint.with_name(self._checkpoint.name + '.part')
         torch.save({
