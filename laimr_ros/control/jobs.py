@@ -61,7 +61,7 @@ class Job:
         self.frame = frame
         self.lane = lane
         self.deadline = frame.captured + lane.slo
-        self.limit = self.deadline + (lane.slo if lane.late_answers else 0.0)
+        self.limit = self.deadline + lane.grace
         self.urgency = self.deadline
         self.stage = Stage.QUEUED
         self.replica: Replica | None = None

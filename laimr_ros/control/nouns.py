@@ -113,6 +113,8 @@ class Lane:
     :param max_queue: frames that may wait; a further one is rejected.
     :param late_answers: whether a frame past its deadline is still worth an answer; if not it
         is cancelled.
+    :param late_by: how long after its deadline such an answer is still wanted, in seconds; one
+        more ``slo`` if left out.
     """
 
     name: str
@@ -122,11 +124,15 @@ class Lane:
     supersede: bool = True
     max_queue: int = 1000
     late_answers: bool = False
+    late_by: float | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         if not (math.isfinite(self.slo) and self.slo > 0.0):
             raise ConfigurationError(f'lane {self.name}: slo is {self.slo}: give seconds > 0')
+        if self.late_by is not None and not 0.0 <= self.late_by < math.inf:
+            raise ConfigurationError(
+                f'lane {self.name}: late_by is {self.late_by}: give seconds >= 0')
         if not self.pools:
             raise ConfigurationError(f'lane {self.name} has no pool: name at least one')
         if len(set(self.pools)) != len(self.pools):
@@ -134,6 +140,13 @@ class Lane:
         if self.max_queue < 1:
             raise ConfigurationError(
                 f'lane {self.name}: max_queue is {self.max_queue}: give 1 or more')
+
+    @property
+    def grace(self) -> float:
+        """Return how long after its deadline an answer is still wanted, in seconds."""
+        if not self.late_answers:
+            return 0.0
+        return self.slo if self.late_by is None else self.late_by
 
 
 @dataclass(frozen=True)

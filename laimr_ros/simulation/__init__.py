@@ -1,0 +1,1 @@
+"""The controller under a simulated clock: workloads, worlds, scenarios and the engine."""
