@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 import json
 from pathlib import Path
@@ -95,7 +94,7 @@ def _problem(args: argparse.Namespace) -> str:
     if args.seed < 0:
         return f'--seed {args.seed}; give 0 or more'
     if args.input_px < 0:
-        return f'--input-px {args.input_px}; give pixels, or 0 for the network\'s own'
+        return f"--input-px {args.input_px}; give pixels, or 0 for the network's own"
     return ''
 
 
@@ -128,7 +127,7 @@ def _lanes(file: Path | None) -> list[_Candidate]:
                             'of a dispatcher, or --weights and --kind')
     made = []
     for name in names:
-        model = lanes.get(f'lanes.{name}.model')
+        model = str(lanes.get(f'lanes.{name}.model', ''))
         if model not in models:
             raise EvaluateError(
                 f'lane {name} of {path} has model {model!r}, which its worker does not serve; '
@@ -183,7 +182,7 @@ def _row(candidate: _Candidate, side: int, found: Accuracy, seed: int) -> dict[s
         'threads': candidate.spec.threads}
 
 
-def _show(rows: list[Mapping[str, Any]] | list[dict[str, Any]], frames: int) -> None:
+def _show(rows: list[dict[str, Any]], frames: int) -> None:
     from rich.console import Console
     from rich.table import Table
 

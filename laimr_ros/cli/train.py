@@ -132,10 +132,16 @@ def _start(out: Path, name: str) -> Path | None:
 
 def _show(name: str, session: object, total: int) -> None:
     """Run a training with a progress bar."""
-    from laimr_ros.training.session import Progress as Step, Session
+    from laimr_ros.training.session import Progress as Step
+    from laimr_ros.training.session import Session
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     assert isinstance(session, Session)
     with Progress(

@@ -31,7 +31,7 @@ from laimr_ros.control.hedging import Hedging
 from laimr_ros.control.jobs import Job, Stage
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration, Outcome
-from laimr_ros.control.policies import make_policy
+from laimr_ros.control.policies import make_policy, PolicyMaker
 from laimr_ros.control.pools import PoolState, Replica
 from laimr_ros.control.routing import Decision, Verdict
 from laimr_ros.control.snapshot import take_snapshot
@@ -104,15 +104,18 @@ class Controller:
     Routes frames to replicas and says how many replicas there should be.
 
     :param configuration: lanes, pools and limits; replaced by a ``ConfigurationChanged`` event.
+    :param policies: makes who routes and who plans; by the configuration's policy if left out.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(
+        self, configuration: Configuration, policies: PolicyMaker = make_policy
+    ) -> None:
         """Start without cameras and replicas."""
+        self._make_policy = policies
         self.counters = Counters()
         self.lanes: dict[str, LaneState] = {}
         self.cameras: dict[str, CameraState] = {}
         self.pools: dict[str, PoolState] = {}
-        self.pool_latencies: dict[str, RecentLatencies] = {}
         self._jobs: dict[int, Job] = {}
         self._replicas: dict[str, Replica] = {}
         self._timers: list[tuple[float, int, Job | Replica]] = []
@@ -467,7 +470,7 @@ class Controller:
             if lane.hedging is not None:
                 lane.hedging.completed(now - first_sent)
             if replica is not None:
-                self.pool_latencies[replica.pool.config.name].add(now, now - frame.received)
+                replica.pool.latencies.add(now, now - frame.received)
         else:
             camera.counters.reasons[f'{outcome.value}: {reason[:120]}'] += 1
             if len(camera.counters.reasons) > 50:
@@ -654,13 +657,9 @@ class Controller:
             state = self.pools.get(name)
             if state is None:
                 state = PoolState(pool, limits)
-                self.pool_latencies[name] = RecentLatencies()
             else:
                 state.reconfigure(pool, limits, now)
             pools[name] = state
-        for name in list(self.pool_latencies):
-            if name not in pools:
-                del self.pool_latencies[name]
         self.pools = pools
         lanes = {}
         for name, lane in configuration.lanes.items():
@@ -678,6 +677,6 @@ class Controller:
                 known.hedging = Hedging(*wanted)
             lanes[name] = known
         self.lanes = lanes
-        self._policy = make_policy(
+        self._policy = self._make_policy(
             configuration, pools, lanes, getattr(self, '_policy', None))
         self._router, self._planner = self._policy

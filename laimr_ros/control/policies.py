@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from laimr_ros.control.jobs import Job
 from laimr_ros.control.lanes import LaneQueue
@@ -71,6 +71,13 @@ class _Lane(Protocol):
 
     @property
     def arrivals(self) -> Arrivals: ...
+
+
+# From configuration, pools, lanes and who decided until now, as :func:`make_policy`.
+PolicyMaker = Callable[
+    [Configuration, Mapping[str, PoolState], Mapping[str, Any],
+     'tuple[RoutingPolicy, ScalingPolicy] | None'],
+    'tuple[RoutingPolicy, ScalingPolicy]']
 
 
 def make_policy(

@@ -9,6 +9,7 @@ from typing import Any
 
 from laimr_ros.control.jobs import Job
 from laimr_ros.control.nouns import Limits, Pool
+from laimr_ros.control.statistics import RecentLatencies
 from laimr_ros.latency.arrivals import WindowRate
 from laimr_ros.latency.correction import Correction
 from laimr_ros.latency.model import lognormal_quantile, PowerLaw, ServiceModel
@@ -138,6 +139,7 @@ class PoolState:
         self.replicas: dict[str, Replica] = {}
         self._grudges: dict[str, tuple[int, float, float]] = {}
         self.sent = WindowRate(5.0)
+        self.latencies = RecentLatencies()
         self.starting = 0
         self.sent_total = 0
         self.offloaded_total = 0

@@ -41,7 +41,7 @@ def take_snapshot(controller: Controller, now: float) -> dict[str, Any]:
     planner = controller._planner
     pools: dict[str, Any] = {}
     for name, pool in controller.pools.items():
-        measured, = controller.pool_latencies[name].quantiles(now, 0.99)
+        measured, = pool.latencies.quantiles(now, 0.99)
         pools[name] = {
             'rate': pool.sent.rate(now),
             'sent_total': pool.sent_total,

@@ -23,6 +23,15 @@ class RecentLatencies:
         """Note one latency in seconds."""
         self._samples.append((now, seconds))
 
+    def recent(self, now: float, span: float) -> list[float]:
+        """Return the samples of the last ``span`` seconds, the newest first."""
+        values = []
+        for at, seconds in reversed(self._samples):
+            if at < now - span:
+                break
+            values.append(seconds)
+        return values
+
     def quantiles(self, now: float, *ps: float) -> tuple[float, ...]:
         """Return quantiles in seconds (nearest rank); NaN without samples."""
         horizon = now - self._window

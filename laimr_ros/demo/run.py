@@ -103,7 +103,7 @@ class Demo:
         self._stop.set()
 
     def _truth_file(self, robot: str) -> Path:
-        return (self._out / f'truth-{robot}.jsonl').absolute()
+        return Path(self._out / f'truth-{robot}.jsonl').absolute()
 
     def _environment(self) -> dict[str, str]:
         environment = dict(os.environ)

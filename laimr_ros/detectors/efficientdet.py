@@ -74,17 +74,19 @@ class EfficientDetDetector:
         self._random = Path(spec.weights).suffix.lower() not in _FILES
         file = find_file(spec.weights)
         engine = Engine(file, 'efficientdet', spec.threads) if is_engine(file) else None
+        state: dict[str, torch.Tensor] = {}
+        said = Description()
         if engine is not None:
             self._random = False
             words = engine.words
-            state, said = {}, Description(
+            said = Description(
                 words['architecture'], tuple(words['class_names']), words['input_px'])
             if spec.input_px not in (0, said.image_size):
                 raise DetectorError(
                     f'{spec.weights!r} was exported for {said.image_size} and input_px is '
                     f'{spec.input_px}; set input_px to 0, or export it again')
-        else:
-            state, said = ({}, Description()) if self._random else _read(spec.weights)
+        elif not self._random:
+            state, said = _read(spec.weights)
         config = _configure(spec, str(options['architecture']), self._random, said)
         self.architecture = str(config.name)
         self._class_names = _names(spec, options, config, state, said)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 import json
 from pathlib import Path
+import sys
 from typing import Any
+import warnings
 
 from laimr_ros.detectors.base import DetectorError
 import numpy as np
 import torch
+
+# OpenVINO tells its makers whenever it is imported; a robot tells nobody. Without this package it
+# tells nothing, and works.
+sys.modules.setdefault('openvino_telemetry', None)  # type: ignore[arg-type]
 
 SUFFIX = '.xml'
 _WORDS = 'laimr'
@@ -83,7 +89,9 @@ def save_engine(
     :param any_size: take inputs of any height and width, not the example's only.
     """
     openvino = require_openvino()
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
+        # OpenVINO traces, which PyTorch would have done otherwise.
+        warnings.simplefilter('ignore')
         model = openvino.convert_model(
             network, example_input=example, input=None if any_size else [list(example.shape)])
     if any_size:
@@ -94,7 +102,11 @@ def save_engine(
 
 
 def require_openvino() -> Any:
-    """:raises DetectorError: if OpenVINO is not installed."""
+    """
+    Return OpenVINO.
+
+    :raises DetectorError: if it is not installed.
+    """
     try:
         import openvino
     except ImportError as error:

@@ -129,10 +129,25 @@ def spread(ratios: npt.ArrayLike) -> Spread:
     tail = 0.0
     if len(values) >= _SEEN:
         # ln q = z s - s^2 / 2 of a log-normal variable with mean 1, at most z^2 / 2.
-        high = math.log(max(float(np.quantile(values, 0.99)) / mean, 1.0))
-        sigma = _Z99 - math.sqrt(max(0.0, _Z99 ** 2 - 2.0 * high))
-        tail = math.sqrt(math.expm1(sigma * sigma))
+        tail = _tail_cv(math.log(max(float(np.quantile(values, 0.99)) / mean, 1.0)))
     return Spread(cv, tail, len(values))
+
+
+def _tail_cv(high: float) -> float:
+    """Return the scatter of the log-normal law whose log of 0.99 quantile over mean is given."""
+    sigma = _Z99 - math.sqrt(max(0.0, _Z99 ** 2 - 2.0 * high))
+    return math.sqrt(math.expm1(sigma * sigma))
+
+
+def _covering_spread(observations: Observations, mean: float) -> Spread:
+    """Return a scatter about a constant whose 0.99 quantile holds at every rate."""
+    found = spread(observations.service / mean)
+    tail = found.tail_cv
+    for rate in np.unique(observations.rate):
+        ratios = observations.service[observations.rate == rate] / mean
+        own, sigma = float(ratios.mean()), math.sqrt(math.log1p(spread(ratios).careful ** 2))
+        tail = max(tail, _tail_cv(math.log(own) + _Z99 * sigma - sigma * sigma / 2.0))
+    return Spread(found.cv, tail, found.frames)
 
 
 def above_rate(observations: Observations, rate: float) -> npt.NDArray[np.bool_]:
@@ -189,9 +204,11 @@ def calibrate(
     if len(whole.curve.names) != len(training.curve.names):
         whole = fit(observations, training.curve, replicates=replicates, seed=seed)
     mean = whole.mean(observations.rate)
+    scatter = spread(observations.service / mean)
+    if isinstance(whole.curve, Constant):
+        scatter = _covering_spread(observations, float(mean[0]))
     return Calibration(
-        whole, training, _test(training, observations.where(held_out), rule), refused,
-        spread(observations.service / mean))
+        whole, training, _test(training, observations.where(held_out), rule), refused, scatter)
 
 
 def calibrate_utilisation(
@@ -243,12 +260,18 @@ def _told(
 ) -> tuple[Fit, tuple[Refusal, ...]]:
     """Return the first form of which the data tell every parameter, and what was refused."""
     refused: dict[str, Refusal] = {}
+    falls = False
     for curve in forms:
         doubts = list(_doubts_before(curve, observations))
         found = None
+        if falls and isinstance(curve, Constant):
+            observations, reason = _busy(observations)
+            refused['beta'] = Refusal('beta', reason)
         if not doubts:
             found = fit(observations, curve, replicates=replicates, seed=seed)
             doubts = list(_doubts(found, observations.rate))
+            slope = found.parameters.get('beta')
+            falls = falls or (slope is not None and slope.high < 0.0)
         for doubt in doubts:
             refused.setdefault(doubt.parameter, doubt)
         # Without `alpha` the form is still right where it was measured, a simpler one is not.
@@ -261,6 +284,23 @@ def _told(
     # What a richer form could not tell, the one that was taken may.
     told = set(found.curve.names) - {doubt.parameter for doubt in doubts}
     return found, tuple(r for name, r in refused.items() if name not in told)
+
+
+def _busy(observations: Observations) -> tuple[Observations, str]:
+    """
+    Return the frames at the upper half of the rates, and why only these are taken.
+
+    A processor that has slept between two frames is slower: clocks are down, caches cold. Such a
+    service time falls with the rate to what it is when busy, and that is what queues come of.
+    """
+    rates = np.unique(observations.rate)
+    least = float(rates[len(rates) // 2])
+    means = [float(observations.service[observations.rate == rate].mean())
+             for rate in (rates[0], rates[-1])]
+    return observations.where(observations.rate >= least), (
+        f'the service time falls with the rate, from {1e3 * means[0]:.3g} ms at {rates[0]:.3g}/s '
+        f'to {1e3 * means[1]:.3g} ms at {rates[-1]:.3g}/s, as where a processor sleeps between '
+        f'frames; taken is what it is from {least:.3g}/s on, where queues form')
 
 
 def _doubts_before(curve: Curve, observations: Observations) -> list[Refusal]:

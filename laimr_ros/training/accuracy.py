@@ -61,7 +61,11 @@ def measure(detector: Detector, frames: Iterable[Frame]) -> Accuracy:
 
 
 def check_classes(detector: Detector) -> None:
-    """:raises DetectorError: if a detector's classes are not those of the drawn cells."""
+    """
+    Check that a detector knows what is drawn.
+
+    :raises DetectorError: if its classes are not those of the drawn cells.
+    """
     lacking = [name for name in CLASSES if name not in detector.class_names]
     if lacking:
         names = detector.class_names
@@ -107,7 +111,7 @@ def average_precision(
             one.boxes.tolist(), one.scores.tolist(), one.class_ids.tolist())
         if class_names[kind] in CLASSES]
     if not rows:
-        zero = {name: 0.0 for name in CLASSES}
+        zero = dict.fromkeys(CLASSES, 0.0)
         return Accuracy(0.0, 0.0, zero, len(frames), objects)
     # pycocotools prints its progress.
     with contextlib.redirect_stdout(io.StringIO()):

@@ -131,7 +131,7 @@ class Light:
             self._glow = _bytes(spot[:, :, None] * np.asarray(colour, np.float32) * strength)
         self._gamma = float(np.exp(random.normal(0.0, 0.18)))
         self._saturation = float(np.exp(random.normal(0.0, 0.2)))
-        self._hue = int(round(random.normal(0.0, 3.0)))
+        self._hue = round(random.normal(0.0, 3.0))
 
     def paint(self, random: np.random.Generator, image: Image, labels: Image) -> None:
         """Give each thing a colour a little its own: other filament, other lamp."""

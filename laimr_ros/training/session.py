@@ -202,7 +202,8 @@ class Session:
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         part = self._checkpoint.with_name(self._checkpoint.name + '.part')
         torch.save({
-            'recipe': repr(asdict(self._recipe)), **self._state(), 'images': self._images, 'elapsed_s': self._elapsed_s, 'loss': self._loss}, part)
+            'recipe': repr(asdict(self._recipe)), **self._state(),
+            'images': self._images, 'elapsed_s': self._elapsed_s, 'loss': self._loss}, part)
         part.replace(self._checkpoint)
 
     def _state(self) -> dict[str, Any]:

@@ -84,5 +84,5 @@ def test_lanes_that_the_worker_does_not_serve_are_named(
     file = tmp_path / 'robots.yaml'
     file.write_text(PARAMETERS.replace('{model: fake}', '{model: other}'))
     assert main(['evaluate', '--params-file', str(file)]) == 2
-    assert "lane played of" in (error := capsys.readouterr().err)
+    assert 'lane played of' in (error := capsys.readouterr().err)
     assert "model 'other', which its worker does not serve; it serves fake, untrained" in error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+import subprocess
+import sys
 
 from laimr_ros.cameras.scene import Frame, Scene
 from laimr_ros.cli.main import main
@@ -77,6 +79,17 @@ def test_threads_are_kept_to(exported: tuple[DetectorSpec, Path]) -> None:
         engine = Engine(path, spec.kind, threads)
         compiled = engine._request.get_compiled_model()
         assert compiled.get_property('INFERENCE_NUM_THREADS') == threads
+
+
+def test_nothing_is_told_to_the_makers_of_openvino() -> None:
+    """Its telemetry is never loaded."""
+    code = (
+        'import sys; from laimr_ros.detectors.engine import require_openvino;'
+        'require_openvino();'
+        'print([m for m in sys.modules if "telemetry" in m and sys.modules[m] is not None'
+        ' and not m.startswith("openvino.tools")])')
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == '[]', done
 
 
 def test_what_is_exported_already_is_refused(

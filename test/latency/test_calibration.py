@@ -232,3 +232,23 @@ def test_too_few_frames_are_refused() -> None:
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
     assert fit(measured(1), Power(), seed=5) == fit(measured(1), Power(), seed=5)
+
+
+@pytest.mark.parametrize('seed', range(5))
+def test_a_service_time_that_falls_is_taken_as_it_is_when_busy(seed: int) -> None:
+    """A processor that sleeps between frames is slower: what counts is where queues form."""
+    random = np.random.default_rng(seed)
+    rates = (2.3, 5.8, 10.0, 15.0, 19.0, 23.0)
+    rate = np.repeat(rates, 180)
+    law = 0.037 + 0.012 * np.exp(-rate / 6.0)
+    found = calibrate(Observations(
+        rate, law * (1.0 + 0.12 * random.standard_normal(len(rate))),
+        np.arange(len(rate)) // 60), replicates=100, seed=seed)
+    assert isinstance(found.fit.curve, Constant)
+    reason = next(r.reason for r in found.refused if r.parameter == 'beta')
+    assert reason.startswith('the service time falls with the rate, from 4')
+    assert found.held_out is not None and found.held_out.median_error < 0.06
+    assert found.power_law().alpha == pytest.approx(0.0380, rel=0.03)
+    # The slower frames of low rates are in the scatter, so in the tail that is promised.
+    service = law * (1.0 + 0.12 * random.standard_normal(len(rate)))
+    assert np.mean(service <= found.power_law().quantile(0.99, 23.0, 1)) >= 0.98
