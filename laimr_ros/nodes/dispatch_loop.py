@@ -417,7 +417,10 @@ class DispatchLoop:
         lanes = [state for state in self.controller.lanes.values()
                  if action.pool in state.queue.lane.pools]
         now = time.monotonic()
-        rate = sum(state.arrivals.fast(now) for state in lanes)
+        # The reading that decided: replicas are taken away by the slow one only.
+        down = before is not None and action.replicas < before
+        rate = sum(state.arrivals.slow(now) if down else max(
+            state.arrivals.fast(now), state.arrivals.slow(now)) for state in lanes)
         slo = min((state.queue.lane.slo for state in lanes), default=math.inf)
         change = 'at first' if before is None else f'{before} ->'
         if not pool.ready:
