@@ -6,7 +6,7 @@ RUN := tools/env.sh
 BENCHMARKS ?= decision dispatch detectors export
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo doctor test lint bench clean
+.PHONY: help setup demo train doctor test lint bench clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -16,6 +16,9 @@ setup:  ## Install everything into this checkout
 
 demo:  ## Six robots, an edge and a cloud pool on this machine; results under out/
 	@$(RUN) laimr demo $(ARGS)
+
+train:  ## Train the demonstration's detectors anew; results under out/train/ (two hours)
+	@$(RUN) laimr train $(ARGS)
 
 doctor:  ## Check this machine and say how to mend what is wrong
 	@$(RUN) laimr doctor $(ARGS)
