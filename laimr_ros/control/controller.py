@@ -363,7 +363,8 @@ class Controller:
             self._end(now, job, Outcome.SUPERSEDED, 'a newer frame was answered first',
                       queue=queue, service=service, network=network)
         else:
-            camera.last_answered = job.frame.captured
+            if not job.lane.out_of_order:
+                camera.last_answered = job.frame.captured
             self._end(now, job, Outcome.ANSWERED, '' if now <= job.deadline else 'late',
                       queue=queue, service=service, network=network)
         self._dispatch(now)

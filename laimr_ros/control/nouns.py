@@ -115,6 +115,8 @@ class Lane:
         is cancelled.
     :param late_by: how long after its deadline such an answer is still wanted, in seconds; one
         more ``slo`` if left out.
+    :param out_of_order: whether a frame is still worth an answer after a newer one of its camera
+        was answered; if not it ends as superseded.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Lane:
     max_queue: int = 1000
     late_answers: bool = False
     late_by: float | None = None
+    out_of_order: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers."""

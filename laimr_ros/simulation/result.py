@@ -36,7 +36,7 @@ class RunResult:
     :param received: frames of the whole run, warm-up included.
     :param ended: how they ended, by :data:`ENDINGS`.
     :param decision_s: wall-clock seconds of each call of the controller, by ``routing`` (frames
-        and answers) and ``scaling`` (ticks that scale); empty unless a clock was given.
+        and answers) and ``scaling`` (ticks); empty unless a clock was given.
     """
 
     scenario: str

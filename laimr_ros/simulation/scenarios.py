@@ -24,6 +24,7 @@ _SHIPPED = Path(__file__).with_name('scenarios.yaml')
 _BASE = 'paper'
 PROCESSES = ('bounded_pareto', 'poisson', 'periodic', 'trace')
 MODULATIONS = ('none', 'surge', 'mmpp')
+LAWS = ('lognormal', 'exponential')
 FAULTS = ('replica_death', 'link_cut', 'slow_down')
 
 T = TypeVar('T')
@@ -77,14 +78,19 @@ class Lognormal:
 @dataclass(frozen=True)
 class ModelLaw:
     """
-    True service time of a model: ``idle / speed_up * (1 + U ** gamma)``, lognormal about it.
+    True service time of a model: ``idle / speed_up * (1 + U ** gamma)`` on the mean.
+
+    ``U`` is the share of its instance's CPUs that replicas hold when the service begins, this
+    one included; as :class:`laimr_ros.detectors.emulated.EmulatedDetector` has it.
 
     :param idle: mean on an idle instance of speed-up 1, in seconds.
+    :param law: ``lognormal`` with ``cv``, or ``exponential``.
     """
 
     idle: float
     cv: float = 0.15
     gamma: float = 1.0
+    law: str = 'lognormal'
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,7 @@ class LaneLaw:
     supersede: bool = False
     late_answers: bool = True
     late_by: float | None = None
+    out_of_order: bool = True
     max_queue: int = 100_000
 
 
@@ -213,7 +220,7 @@ class Scenario:
         """
         return Configuration(
             {name: Lane(name, lane.model, lane.slo, lane.pools, lane.supersede, lane.max_queue,
-                        lane.late_answers, lane.late_by)
+                        lane.late_answers, lane.late_by, lane.out_of_order)
              for name, lane in self.lanes.items()},
             {name: Pool(name, dict(pool.models), pool.instance,
                         Network(pool.network.mean, pool.network.cv), pool.min_replicas,
@@ -221,7 +228,7 @@ class Scenario:
              for name, pool in self.pools.items()},
             {name: Instance(name, instance.capacity, instance.background)
              for name, instance in self.instances.items()},
-            Limits(**(limits or {})), policy)
+            Limits(**dict[str, Any](limits or {})), policy)
 
 
 def _problems(scenario: Scenario) -> Iterator[str]:
@@ -258,6 +265,12 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             if model not in scenario.models:
                 yield (f'pool {name}: model {model!r} is not there; there are '
                        f'{sorted(scenario.models)}')
+    for name, model in scenario.models.items():
+        if model.law not in LAWS:
+            yield f'model {name}: law {model.law!r}: use one of {list(LAWS)}'
+        if not (0.0 < model.idle < math.inf and model.cv >= 0.0 and model.gamma >= 0.0):
+            yield (f'model {name}: idle {model.idle}, cv {model.cv}, gamma {model.gamma}: give '
+                   'seconds > 0 and numbers >= 0')
     if not any(lane.share > 0.0 for lane in scenario.lanes.values()):
         yield 'no lane has a share of the robots: give one a share > 0'
     for fault in scenario.faults:
@@ -320,12 +333,13 @@ def from_values(name: str, values: Mapping[str, Any]) -> Scenario:
                 content[law] = _make(Lognormal, content[law], f'{where}.{law}')
         pools[pool] = _make(PoolLaw, {**content, 'models': models}, where)
     parts: dict[str, Any] = {'name': name, 'pools': pools}
-    for key, kind in (('lanes', LaneLaw), ('instances', InstanceLaw), ('models', ModelLaw)):
+    kinds: dict[str, type] = {'lanes': LaneLaw, 'instances': InstanceLaw, 'models': ModelLaw}
+    for key, kind in kinds.items():
         parts[key] = {
             thing: _make(kind, content, f'{name}.{key}.{thing}')
             for thing, content in _table(given.pop(key, {}), f'{name}.{key}').items()}
-    for key, kind in (('arrivals', ArrivalLaw), ('modulation', Modulation)):
-        parts[key] = _make(kind, given.pop(key, {}), f'{name}.{key}')
+    parts['arrivals'] = _make(ArrivalLaw, given.pop('arrivals', {}), f'{name}.arrivals')
+    parts['modulation'] = _make(Modulation, given.pop('modulation', {}), f'{name}.modulation')
     parts['faults'] = tuple(
         _make(Fault, content, f'{name}.faults') for content in given.pop('faults', ()))
     return _make(Scenario, {**given, **parts}, name)
