@@ -75,8 +75,7 @@ class YoloDetector:
         self._backend: Any = _load(
             spec, self._device, self._random, seed, options['trusted'] is True)
         self._half = bool(self._backend.fp16)
-        self._class_names = _names(
-            spec.weights, self._backend.names, options['class_names'], self._random)
+        self._class_names = _names(spec.weights, self._backend, options['class_names'], self._random)
         self._stride = int(self._backend.stride)
         # A network whose shape was fixed at export takes that shape only.
         self._rectangle = self._backend.format == 'pt' or bool(self._backend.dynamic)
@@ -217,8 +216,9 @@ def _load(
         raise
     # Whatever a library raises on a damaged or foreign file is the user's wrong file to us.
     except Exception as error:
-        reason = ' '.join(str(error).split()) or type(error).__name__
-        raise DetectorError(f'cannot load {spec.weights!r} as a YOLO network: {reason}') from error
+        reason = ' '.join(str(error).split())[:200] or type(error).__name__
+        raise DetectorError(f'cannot load {spec.weights!r} as a YOLO network: {reason}; give a '
+                            'checkpoint of ultralytics') from error
     task = getattr(model, 'task', None) or getattr(backend, 'task', None) or 'detect'
     if task != 'detect' or isinstance(model, tasks.RTDETRDetectionModel):
         raise DetectorError(
@@ -232,16 +232,24 @@ def _load(
     return backend
 
 
-def _names(weights: str, own: Any, given: Any, random: bool) -> tuple[str, ...]:
+def _names(weights: str, backend: Any, given: Any, random: bool) -> tuple[str, ...]:
     """Return the class names: those given, or the network's, or COCO's for an architecture."""
+    own = backend.names
+    count = int(backend.model.model[-1].nc) if backend.format == 'pt' else len(own)
     if given is not None:
         names = take_names('yolo', given)
-        if len(names) != len(own):
+        if len(names) != count:
             raise DetectorError(
-                f'option class_names has {len(names)} names but {weights!r} has {len(own)} '
+                f'option class_names has {len(names)} names but {weights!r} has {count} '
                 'classes; give one name a class')
         return names
-    return default_names(len(own)) if random else tuple(str(own[i]) for i in range(len(own)))
+    if random:
+        return default_names(count)
+    if len(own) != count:
+        # Ultralytics makes up 999 of them where there are none.
+        raise DetectorError(
+            f'{weights!r} has {count} classes and no names for them; set option class_names')
+    return tuple(str(own[i]) for i in range(count))
 
 
 def _build(architecture: str, seed: int) -> Any:
