@@ -265,11 +265,11 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             if model not in scenario.models:
                 yield (f'pool {name}: model {model!r} is not there; there are '
                        f'{sorted(scenario.models)}')
-    for name, model in scenario.models.items():
-        if model.law not in LAWS:
-            yield f'model {name}: law {model.law!r}: use one of {list(LAWS)}'
-        if not (0.0 < model.idle < math.inf and model.cv >= 0.0 and model.gamma >= 0.0):
-            yield (f'model {name}: idle {model.idle}, cv {model.cv}, gamma {model.gamma}: give '
+    for name, law in scenario.models.items():
+        if law.law not in LAWS:
+            yield f'model {name}: law {law.law!r}: use one of {list(LAWS)}'
+        if not (0.0 < law.idle < math.inf and law.cv >= 0.0 and law.gamma >= 0.0):
+            yield (f'model {name}: idle {law.idle}, cv {law.cv}, gamma {law.gamma}: give '
                    'seconds > 0 and numbers >= 0')
     if not any(lane.share > 0.0 for lane in scenario.lanes.values()):
         yield 'no lane has a share of the robots: give one a share > 0'

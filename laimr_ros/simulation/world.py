@@ -184,7 +184,7 @@ class World:
     def later(self, delay: float, what: Callable[[Any], Any], value: Any = None) -> None:
         """Call something, after a delay in seconds, with an event that carries a value."""
         event = Timeout(self.env, delay if delay > 0.0 else 0.0, value)
-        callbacks: list[Any] = event.callbacks  # type: ignore[assignment]
+        callbacks: list[Any] = event.callbacks
         callbacks.append(what)
 
     def open(self) -> None:
