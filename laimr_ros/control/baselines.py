@@ -125,7 +125,7 @@ class Autoscaler:
         :param ratio: metric over target.
         """
         wish = desired
-        if abs(ratio - 1.0) > self._tolerance:
+        if abs(ratio - 1.0) > self._tolerance + _ROUND:
             wish = math.ceil(ratio * ready - _ROUND)
         recommended = self._recommended
         recommended.append((now, wish))

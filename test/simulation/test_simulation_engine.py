@@ -8,7 +8,7 @@ import math
 
 from laimr_ros.latency.erlang import erlang_c
 from laimr_ros.simulation.engine import simulate
-from laimr_ros.simulation.policies import crossed, Policy, POLICIES
+from laimr_ros.simulation.policies import crossed, POLICIES, Policy
 from laimr_ros.simulation.result import ANSWERED, ENDINGS, OPEN, RunResult
 from laimr_ros.simulation.scenarios import load_scenario, Scenario
 from laimr_ros.simulation.workload import Draws, lognormal_law, make_workload
