@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOGUE
     parser.add_argument(
         'models', metavar='MODEL', nargs='*',
-        help='efficientdet_lite0, yolov5n, yolov5n_640 (default: all)')
+        help='efficientdet_lite0, yolov5n, yolov5n_512 (default: all)')
     parser.add_argument(
         '--out', type=Path, default=Path('out/train'), metavar='DIR',
         help='where weights, model cards and what is needed to go on are kept '

@@ -75,7 +75,8 @@ class YoloDetector:
         self._backend: Any = _load(
             spec, self._device, self._random, seed, options['trusted'] is True)
         self._half = bool(self._backend.fp16)
-        self._class_names = _names(spec.weights, self._backend, options['class_names'], self._random)
+        self._class_names = _names(
+            spec.weights, self._backend, options['class_names'], self._random)
         self._stride = int(self._backend.stride)
         # A network whose shape was fixed at export takes that shape only.
         self._rectangle = self._backend.format == 'pt' or bool(self._backend.dynamic)

@@ -14,8 +14,8 @@ RECIPES: dict[str, Recipe] = {
         'yolo', 'yolov5n.yaml',
         (Stage(256, 16_000), Stage(320, 16_000), Stage(416, 16_000)), rate=0.002, seed=1),
     # The same network, which learns to use a larger picture.
-    'yolov5n_640': Recipe(
-        'yolo', 'yolov5n.yaml', (Stage(640, 12_000),), rate=0.0005, seed=3, start='yolov5n'),
+    'yolov5n_512': Recipe(
+        'yolo', 'yolov5n.yaml', (Stage(512, 16_000),), rate=0.0008, seed=3, start='yolov5n'),
 }
 
 SUFFIXES = {'yolo': '.pt', 'efficientdet': '.safetensors'}

@@ -31,7 +31,7 @@ def test_a_short_training_writes_weights_and_card(
 
 
 @pytest.mark.parametrize('arguments, says', [
-    (['yolov9'], "unknown model 'yolov9'; use efficientdet_lite0, yolov5n, yolov5n_640"),
+    (['yolov9'], "unknown model 'yolov9'; use efficientdet_lite0, yolov5n, yolov5n_512"),
     (['yolov5n', '--share', '0'], '--share 0; give a part over 0'),
     (['yolov5n', '--threads', '-1'], '--threads -1'),
     (['yolov5n', '--frames', '0'], '--frames 0'),
