@@ -46,6 +46,8 @@ def save_checkpoint(
     save_file(tensors, path, {
         'architecture': architecture, 'class_names': json.dumps(list(class_names)),
         'image_size': str(image_size)})
+    # safetensors keeps what it writes from everybody else.
+    path.chmod(0o644)
 
 
 def read_description(path: Path) -> Description:
