@@ -16,6 +16,7 @@ from laimr_ros.control.policies import PolicyMaker, RoutingPolicy, ScalingPolicy
 from laimr_ros.control.pools import PoolState
 from laimr_ros.control.routing import Router
 from laimr_ros.simulation.scenarios import Scenario
+from laimr_ros.simulation.service_model import SharedInstance
 
 #: Who says where a frame goes. ``overflow``: the first pool of the lane with a free replica, else
 #: the frame waits in one queue; ``round_robin``: pushed to the first pool's replicas in turn.
@@ -29,6 +30,12 @@ SCALINGS = (
     'capacity_rule', 'sqrt_staffing', 'clairvoyant', 'fixed')
 
 
+#: ``per_replica``: the scenario's power law in the rate of a replica, the paper's form for
+#: control; ``shared_instance``: the exact form, where a replica more does not make services
+#: quicker, see :class:`~laimr_ros.simulation.service_model.SharedInstance`.
+SERVICES = ('per_replica', 'shared_instance')
+
+
 @dataclass(frozen=True)
 class Policy:
     """
@@ -39,6 +46,7 @@ class Policy:
     :param settings: of the scaling rule, those that differ from its defaults.
     :param limits: of the controller, those that differ from
         :class:`laimr_ros.control.nouns.Limits`' defaults.
+    :param service: what the controller is told of service times, one of :data:`SERVICES`.
     """
 
     name: str
@@ -46,6 +54,7 @@ class Policy:
     scaling: str
     settings: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
+    service: str = 'per_replica'
 
     def __post_init__(self) -> None:
         """Refuse what is unknown."""
@@ -53,10 +62,17 @@ class Policy:
             raise ValueError(f'routing {self.routing!r} is unknown; use one of {list(ROUTINGS)}')
         if self.scaling not in SCALINGS:
             raise ValueError(f'scaling {self.scaling!r} is unknown; use one of {list(SCALINGS)}')
+        if self.service not in SERVICES:
+            raise ValueError(f'service {self.service!r} is unknown; use one of {list(SERVICES)}')
 
     def configuration(self, scenario: Scenario) -> Configuration:
         """Return what the controller is told."""
         configuration = scenario.configuration(limits=self.limits)
+        if self.service == 'shared_instance':
+            configuration = replace(configuration, pools={
+                name: replace(pool, models={
+                    model: _shared_instance(scenario, name, model) for model in pool.models})
+                for name, pool in configuration.pools.items()})
         if self.routing in _PUSHES:
             configuration = replace(configuration, pools={
                 name: replace(pool, max_in_flight=_NO_BOUND)
@@ -144,6 +160,14 @@ class _Telling:
         self._router.sent(now, job, pool)
 
 
+def _shared_instance(scenario: Scenario, pool: str, model: str) -> SharedInstance:
+    law, true = scenario.pools[pool], scenario.models[model]
+    instance = scenario.instances[law.instance]
+    return SharedInstance(
+        true.idle / instance.speed_up, law.cpus, instance.capacity, true.gamma,
+        instance.background, law.models[model].cv)
+
+
 def _clairvoyant(
     pool: str, scenario: Scenario, arrivals: Mapping[str, Sequence[float]], *,
     load: float = 0.5, hold: float = 5.0, slack: float = 1.0
@@ -177,7 +201,9 @@ def crossed(routing: str, scaling: str, **settings: float) -> Policy:
 
 #: The policies that are compared, by name.
 POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (
-    Policy('laimr', 'laimr', 'laimr'),
+    # The exact form, and each frame held against the quantile that is promised.
+    Policy('laimr', 'laimr', 'laimr', limits={'routing_quantile': 0.99},
+           service='shared_instance'),
     # Published with a metric that the autoscaler reads every 5 s.
     Policy('laimr_paper', 'laimr_paper', 'laimr_paper', limits={'scale_interval': 5.0}),
     *(Policy(name, 'overflow', name) for name in SCALINGS

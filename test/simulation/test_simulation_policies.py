@@ -30,6 +30,7 @@ def test_crossed_with_itself_a_policy_is_the_controllers_own() -> None:
     for name in ('laimr', 'laimr_paper'):
         own = simulate(SHORT, Policy(name, name, name), 1)
         again = simulate(SHORT, crossed(name, name), 1)
+        assert again.ended['open'] == 0
         assert own.finished.tolist() == again.finished.tolist()
 
 
@@ -37,7 +38,8 @@ def test_settings_are_the_rules_and_limits_the_controllers() -> None:
     rule = POLICIES['capacity_rule'].tuned(utilisation=0.5)
     assert rule.settings == {'utilisation': 0.5} and not rule.limits
     laimr = POLICIES['laimr'].tuned(slo_margin=0.8)
-    assert laimr.limits == {'slo_margin': 0.8} and not laimr.settings
+    assert laimr.limits == {'routing_quantile': 0.99, 'slo_margin': 0.8}
+    assert not laimr.settings
     assert laimr.configuration(SHORT).limits.slo_margin == 0.8
     assert simulate(SHORT, rule, 1).cost > simulate(SHORT, POLICIES['capacity_rule'], 1).cost
 
@@ -47,11 +49,20 @@ def test_who_pushes_is_given_no_bound_in_flight() -> None:
     assert POLICIES['laimr_paper'].configuration(SHORT).pools['edge'].max_in_flight > 1000
 
 
+def test_the_controller_is_told_the_exact_form_or_the_calibrated_one() -> None:
+    exact = POLICIES['laimr'].configuration(SHORT).pools['cloud'].models['yolov5m']
+    assert exact.mean(0.0, 16) == pytest.approx(0.73 / 1.8 * (1.0 + (3.0 / 48.0) ** 1.49))
+    fitted = POLICIES['laimr_paper'].configuration(SHORT).pools['edge'].models['yolov5m']
+    assert fitted.mean(4.0, 8) == pytest.approx(0.73 + 1.29 * 0.5 ** 1.49)
+
+
 def test_unknown_names_and_settings_are_named() -> None:
     with pytest.raises(ValueError, match=r"routing 'best' is unknown; use one of"):
         Policy('mine', 'best', 'laimr')
     with pytest.raises(ValueError, match=r"scaling 'best' is unknown; use one of"):
         Policy('mine', 'laimr', 'best')
+    with pytest.raises(ValueError, match=r"service 'best' is unknown; use one of"):
+        Policy('mine', 'laimr', 'laimr', service='best')
     with pytest.raises(ValueError, match=r"policy cpu_hpa: .*'goal'"):
         simulate(SHORT, POLICIES['cpu_hpa'].tuned(goal=0.5), 1)
 
