@@ -25,8 +25,9 @@ from laimr_ros.control.nouns import Frame, Outcome
 from laimr_ros.simulation.policies import Policy
 from laimr_ros.simulation.result import ANSWERED, ENDINGS, OPEN, RunResult
 from laimr_ros.simulation.scenarios import Fault, Scenario
+from laimr_ros.simulation.things import Call, PoolWorld, Worker
 from laimr_ros.simulation.workload import Draws, fault_times, Workload, workload_of
-from laimr_ros.simulation.world import Call, PoolWorld, Worker, World
+from laimr_ros.simulation.world import World
 import numpy as np
 
 _CODES = {outcome: code for code, outcome in enumerate(Outcome)}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from laimr_ros.simulation.scenarios import from_values, Scenario
+from laimr_ros.simulation.scenario_files import from_values
+from laimr_ros.simulation.scenarios import Scenario
 
 
 def one_pool(

@@ -10,7 +10,8 @@ from laimr_ros.latency.erlang import erlang_c
 from laimr_ros.simulation.engine import simulate
 from laimr_ros.simulation.policies import crossed, POLICIES, Policy
 from laimr_ros.simulation.result import ANSWERED, ENDINGS, OPEN, RunResult
-from laimr_ros.simulation.scenarios import load_scenario, Scenario
+from laimr_ros.simulation.scenario_files import load_scenario
+from laimr_ros.simulation.scenarios import Scenario
 from laimr_ros.simulation.workload import Draws, lognormal_law, make_workload
 import numpy as np
 import pytest

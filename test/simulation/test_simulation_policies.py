@@ -5,7 +5,7 @@ from __future__ import annotations
 from laimr_ros.control.planning import Planner
 from laimr_ros.simulation.engine import simulate
 from laimr_ros.simulation.policies import crossed, POLICIES, Policy, ROUTINGS, SCALINGS
-from laimr_ros.simulation.scenarios import load_scenario
+from laimr_ros.simulation.scenario_files import load_scenario
 import pytest
 
 SHORT = load_scenario('paper', {'warm_up': 20.0, 'measured': 60.0})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from laimr_ros.simulation.scenarios import load_scenario, Scenario, ScenarioError
+from laimr_ros.simulation.scenario_files import load_scenario
+from laimr_ros.simulation.scenarios import Scenario, ScenarioError
 from laimr_ros.simulation.workload import (
     Draws,
     fault_times,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from laimr_ros.simulation.scenarios import load_scenario, scenario_names, ScenarioError
+from laimr_ros.simulation.scenario_files import load_scenario, scenario_names
+from laimr_ros.simulation.scenarios import ScenarioError
 import pytest
 
 
