@@ -20,6 +20,9 @@ _PHASE, _MODULATION, _SERVICE, _NETWORK, _START_UP, _FAULT = range(6)
 # From here on streams belong to further sendings of a frame.
 _FURTHER = 100
 
+# Mean intervals that robots have been on for when the run begins.
+_INTERVALS_BEFORE = 20
+
 
 def generator(seed: int, purpose: int, number: int = 0) -> np.random.Generator:
     """Return the random numbers for one purpose and, say, one robot."""
@@ -67,12 +70,14 @@ def make_workload(scenario: Scenario, seed: int) -> Workload:
     times = []
     for robot in range(scenario.robots):
         arrivals = Arrivals(spec, seed * 1_000_003 + robot)
-        # Robots are switched on one after another, within one mean interval.
-        begin = float(phases[robot]) * mean
+        # Switched on long ago, one after another: at 0 each is somewhere in an interval, and
+        # the short ones do not come first.
+        begin = (float(phases[robot]) - _INTERVALS_BEFORE) * mean
         own = []
         while (at := begin + arrivals.next()) < operational_end:
-            own.append(at)
-        times.append(np.sort(np.maximum(np.array(own, np.float64), 0.0)))
+            if at >= 0.0:
+                own.append(at)
+        times.append(np.sort(np.array(own, np.float64)))
     lanes = _lanes_of_robots(scenario)
     return _merge(
         [warp.real(own) for own in times], lanes, tuple(scenario.lanes))

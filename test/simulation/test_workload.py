@@ -52,6 +52,13 @@ def test_mean_rates_are_those_asked_for(name: str) -> None:
     assert shares == pytest.approx(np.full(scenario.robots, 1.0 / scenario.robots), rel=0.1)
 
 
+def test_the_rate_is_the_same_from_the_start() -> None:
+    scenario = load_scenario('fleet', {'measured': 20.0, 'warm_up': 0.0})
+    times = make_workload(scenario, 1).time
+    counts = np.histogram(times, bins=4, range=(0.0, 20.0))[0] / 5.0
+    assert counts == pytest.approx(np.full(4, scenario.rate), rel=0.06)
+
+
 def test_intervals_are_bounded_pareto() -> None:
     scenario = load_scenario('paper', {'measured': 20_000.0, 'rate': 6.0})
     own = gaps(make_workload(scenario, 5), 0)
