@@ -19,6 +19,7 @@ SUBCOMMANDS = {
     'train': 'train the detectors of the demonstration on drawn cells',
     'evaluate': 'tell how well the detectors of each lane find what drawn cells show',
     'export': 'make of trained weights an engine that a CPU runs sooner',
+    'experiment': 'run a simulated experiment and hold the claims against it',
     'testbed': 'serve drawn CloudGripper cells over the HTTP API of the testbed',
     'deploy': 'print the Kubernetes objects of a parameter file',
     'doctor': 'check this machine and say how to mend what is wrong',

@@ -1,0 +1,1 @@
+"""Experiments: many simulated runs, the numbers made of them, and what they say of claims."""

@@ -1,0 +1,30 @@
+"""The experiments there are, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from laimr_ros.evaluation import table6
+from laimr_ros.evaluation.findings import Findings
+from laimr_ros.evaluation.runs import Row, Task
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """
+    One experiment.
+
+    :param tasks: from seeds and seconds to measure (None for the scenario's own) to its runs.
+    :param findings: from the rows of its runs to what they say.
+    """
+
+    title: str
+    tasks: Callable[[Sequence[int], float | None], list[Task]]
+    findings: Callable[[Sequence[Row]], Findings]
+
+
+EXPERIMENTS = {
+    'table6-p99': Experiment(
+        'P99 at 1 to 6 frames per second, by policy (Table VI)', table6.tasks, table6.findings),
+}

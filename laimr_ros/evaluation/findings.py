@@ -1,0 +1,40 @@
+"""What an experiment found: claims held against measurement, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Claim:
+    """
+    One claim.
+
+    :param paper: the paper's number.
+    :param ours: what was measured here.
+    :param holds: whether the claim holds here.
+    """
+
+    claim: str
+    paper: str
+    ours: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Findings:
+    """
+    What is told of an experiment.
+
+    :param columns: of the table; the first is the series a row belongs to in charts.
+    :param charts: title, and the columns of both axes.
+    :param notes: what a reader must know to judge the numbers.
+    """
+
+    claims: Sequence[Claim]
+    columns: Sequence[str]
+    table: Sequence[Sequence[Any]]
+    charts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    notes: Sequence[str] = ()

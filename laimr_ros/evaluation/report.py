@@ -1,0 +1,94 @@
+"""Files of an experiment: result.json, CSV, charts and one HTML page."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+import csv
+from dataclasses import asdict
+import html
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from laimr_ros.evaluation.findings import Findings
+from laimr_ros.evaluation.runs import plain, Row
+
+_STYLE = ('body{font:15px sans-serif;max-width:75em;margin:2em auto}'
+          'table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em}')
+
+
+def write_report(
+    out: Path, name: str, title: str, settings: Mapping[str, Any], rows: Sequence[Row],
+    findings: Findings
+) -> Path:
+    """
+    Write all files of an experiment; return the path of the page.
+
+    :param settings: what it was run with, seeds included.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    (out / 'result.json').write_text(json.dumps(plain({
+        'experiment': name, 'title': title, **settings,
+        'claims': [asdict(claim) for claim in findings.claims],
+        'notes': list(findings.notes), 'runs': list(rows)}), indent=1) + '\n')
+    with (out / 'runs.csv').open('w', newline='') as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    charts = [_chart(out / f'{_slug(text)}.png', text, axes, findings)
+              for text, axes in findings.charts.items()]
+    page = out / 'report.html'
+    page.write_text(_page(title, settings, findings, charts))
+    return page
+
+
+def _chart(path: Path, title: str, axes: tuple[str, str], findings: Findings) -> Path:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.0, 5.5), layout='constrained')
+    FigureCanvasAgg(figure)
+    plot = figure.add_subplot()
+    x, y = (list(findings.columns).index(axis) for axis in axes)
+    for series in dict.fromkeys(row[0] for row in findings.table):
+        points = [(row[x], row[y]) for row in findings.table
+                  if row[0] == series and math.isfinite(row[x]) and math.isfinite(row[y])]
+        if points:
+            plot.plot(*zip(*points), marker='o', label=series)
+    plot.set(title=title, xlabel=axes[0], ylabel=axes[1])
+    plot.grid(alpha=0.3)
+    plot.legend()
+    figure.savefig(path, dpi=110)
+    return path
+
+
+def _page(
+    title: str, settings: Mapping[str, Any], findings: Findings, charts: Sequence[Path]
+) -> str:
+    claims = [[claim.claim, claim.paper, claim.ours, 'holds' if claim.holds else 'does not hold']
+              for claim in findings.claims]
+    pictures = ''.join(
+        '<p><img alt="chart" src="data:image/png;base64,'
+        f'{base64.b64encode(chart.read_bytes()).decode()}"></p>' for chart in charts)
+    told = '; '.join(f'{key}: {value}' for key, value in settings.items())
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p>{html.escape(told)}</p>'
+        + ''.join(f'<p>{html.escape(note)}</p>' for note in findings.notes)
+        + _table(['claim', 'paper', 'here', ''], claims) + pictures
+        + _table(findings.columns, findings.table) + '\n')
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    def line(cells: Sequence[Any], tag: str) -> str:
+        texts = (f'{cell:.4g}' if isinstance(cell, float) else str(cell) for cell in cells)
+        return '<tr>' + ''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts) + '</tr>'
+
+    return ('<table>' + line(columns, 'th') + ''.join(line(row, 'td') for row in rows)
+            + '</table>')
+
+
+def _slug(text: str) -> str:
+    return text.lower().replace(' ', '_')
