@@ -1,0 +1,35 @@
+"""A report says in every file what was found."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.report import write_report
+
+ROWS = [{'policy': 'one', 'rate': 1.0, 'p99_s': 1.5}, {'policy': 'one', 'rate': 2.0,
+                                                       'p99_s': math.inf}]
+FOUND = Findings(
+    [Claim('sooner <than> before', '2 s', '3 s', False)], ['policy', 'rate', 'P99 s'],
+    [['one', 1.0, 1.5], ['one', 2.0, math.inf]], {'P99 over rate': ('rate', 'P99 s')}, ['a note'])
+
+
+def test_files(tmp_path):
+    page = write_report(tmp_path, 'table', 'A title', {'seeds': [1, 2]}, ROWS, FOUND)
+    text = page.read_text()
+    assert 'does not hold' in text
+    assert 'sooner &lt;than&gt; before' in text
+    assert 'data:image/png;base64,' in text
+    assert (tmp_path / 'p99_over_rate.png').read_bytes().startswith(b'\x89PNG')
+
+    def refuse(word):
+        raise AssertionError(f'{word} is no JSON')
+
+    result = json.loads((tmp_path / 'result.json').read_text(), parse_constant=refuse)
+    assert result['seeds'] == [1, 2]
+    assert result['runs'][1]['p99_s'] == 'inf'
+    assert result['claims'][0]['holds'] is False
+    with (tmp_path / 'runs.csv').open() as file:
+        assert [row['p99_s'] for row in csv.DictReader(file)] == ['1.5', 'inf']
