@@ -31,6 +31,7 @@ class Findings:
     :param columns: of the table; the first is the series a row belongs to in charts.
     :param charts: title, and the columns of both axes.
     :param notes: what a reader must know to judge the numbers.
+    :param tuned: by policy, settings found; written to ``tuned.yaml``.
     """
 
     claims: Sequence[Claim]
@@ -38,3 +39,4 @@ class Findings:
     table: Sequence[Sequence[Any]]
     charts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    tuned: Mapping[str, Mapping[str, float]] | None = None

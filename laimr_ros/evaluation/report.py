@@ -14,6 +14,7 @@ from typing import Any
 
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import plain, Row
+import yaml
 
 _STYLE = ('body{font:15px sans-serif;max-width:75em;margin:2em auto}'
           'table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.2em .6em}')
@@ -37,6 +38,10 @@ def write_report(
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+    if findings.tuned is not None:
+        (out / 'tuned.yaml').write_text(
+            f'# Made by: laimr experiment {name} ({_told(settings)})\n'
+            + yaml.safe_dump({policy: dict(values) for policy, values in findings.tuned.items()}))
     charts = [_chart(out / f'{_slug(text)}.png', text, axes, findings)
               for text, axes in findings.charts.items()]
     page = out / 'report.html'
@@ -56,7 +61,7 @@ def _chart(path: Path, title: str, axes: tuple[str, str], findings: Findings) ->
         points = [(row[x], row[y]) for row in findings.table
                   if row[0] == series and math.isfinite(row[x]) and math.isfinite(row[y])]
         if points:
-            plot.plot(*zip(*points), marker='o', label=series)
+            plot.plot(*zip(*sorted(points)), marker='o', label=series)
     plot.set(title=title, xlabel=axes[0], ylabel=axes[1])
     plot.grid(alpha=0.3)
     plot.legend()
@@ -72,10 +77,9 @@ def _page(
     pictures = ''.join(
         '<p><img alt="chart" src="data:image/png;base64,'
         f'{base64.b64encode(chart.read_bytes()).decode()}"></p>' for chart in charts)
-    told = '; '.join(f'{key}: {value}' for key, value in settings.items())
     return (
         f'<!doctype html><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p>{html.escape(told)}</p>'
+        f'<style>{_STYLE}</style><h1>{html.escape(title)}</h1><p>{html.escape(_told(settings))}</p>'
         + ''.join(f'<p>{html.escape(note)}</p>' for note in findings.notes)
         + _table(['claim', 'paper', 'here', ''], claims) + pictures
         + _table(findings.columns, findings.table) + '\n')
@@ -90,5 +94,9 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
             + '</table>')
 
 
+def _told(settings: Mapping[str, Any]) -> str:
+    return '; '.join(f'{key}: {value}' for key, value in settings.items())
+
+
 def _slug(text: str) -> str:
-    return text.lower().replace(' ', '_')
+    return '_'.join(text.lower().replace(',', '').split())

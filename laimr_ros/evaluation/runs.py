@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 import hashlib
 import json
 import math
@@ -14,7 +14,9 @@ from typing import Any
 
 from laimr_ros.evaluation.comparison import POLICIES
 from laimr_ros.simulation.engine import simulate
+from laimr_ros.simulation.policies import Policy
 from laimr_ros.simulation.scenario_files import load_scenario
+from laimr_ros.simulation.scenarios import Scenario
 
 #: A run as kept: what it was of, and its numbers.
 Row = dict[str, Any]
@@ -27,6 +29,7 @@ class Task:
 
     :param rate: of all robots together, in frames per second.
     :param measured: seconds that count; the scenario's own if None.
+    :param settings: of the policy, those that differ, as pairs of name and value.
     """
 
     scenario: str
@@ -34,18 +37,27 @@ class Task:
     policy: str
     seed: int
     measured: float | None = None
+    # Not in the text: the policy's own text, which the key is made of too, has them.
+    settings: tuple[tuple[str, float], ...] = field(default=(), repr=False)
 
     def key(self) -> str:
         """Return what tells this run from any other, the text of scenario and policy included."""
-        whole = repr((self, self._scenario(), POLICIES[self.policy]))
+        whole = repr((self, self._scenario(), self._policy()))
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def run(self) -> Row:
         """Simulate; return its numbers."""
-        result = simulate(self._scenario(), POLICIES[self.policy], self.seed)
-        return {'key': self.key(), **asdict(self), **result.summary()}
+        result = simulate(self._scenario(), self._policy(), self.seed)
+        told = asdict(self)
+        told['settings'] = dict(self.settings)
+        if not self.settings:
+            del told['settings']
+        return {'key': self.key(), **told, **result.summary()}
 
-    def _scenario(self) -> Any:
+    def _policy(self) -> Policy:
+        return POLICIES[self.policy].tuned(**dict(self.settings))
+
+    def _scenario(self) -> Scenario:
         overrides = {'rate': self.rate}
         if self.measured is not None:
             overrides['measured'] = self.measured
