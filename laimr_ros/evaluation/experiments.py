@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from laimr_ros.evaluation import table6, tuning
+from laimr_ros.evaluation import ablation, table6, tuning
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import Row, Task
 
@@ -27,6 +27,9 @@ class Experiment:
 EXPERIMENTS = {
     'table6-p99': Experiment(
         'P99 at 1 to 6 frames per second, by policy (Table VI)', table6.tasks, table6.findings),
+    'ablation': Experiment(
+        'Late frames at equal cost, against rules without a latency model', ablation.tasks,
+        ablation.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
