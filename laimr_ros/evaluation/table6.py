@@ -25,8 +25,8 @@ def tasks(seeds: Sequence[int], measured: float | None) -> list[Task]:
 def findings(rows: Sequence[Row]) -> Findings:
     """Return what the runs say."""
     def middle(policy: str, rate: float, what: str) -> float:
-        return median(row[what] for row in rows
-                      if row['policy'] == policy and row['rate'] == rate)
+        return float(median(row[what] for row in rows
+                            if row['policy'] == policy and row['rate'] == rate))
 
     p99 = {policy: {rate: middle(policy, rate, 'p99_s') for rate in RATES}
            for policy in POLICIES}

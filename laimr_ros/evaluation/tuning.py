@@ -78,8 +78,8 @@ def _rank(
 def _of(
     rows: Sequence[Row], policy: str, settings: Mapping[str, float], rate: float, what: str
 ) -> float:
-    return median(row[what] for row in rows if row['policy'] == policy
-                  and row['rate'] == rate and row['settings'] == settings)
+    return float(median(row[what] for row in rows if row['policy'] == policy
+                        and row['rate'] == rate and row['settings'] == settings))
 
 
 def _worst(rows: Sequence[Row], policy: str, settings: Mapping[str, float]) -> float:
