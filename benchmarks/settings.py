@@ -14,7 +14,7 @@ import sys
 from benchmarks.report import add_arguments, write
 from laimr_ros.simulation.engine import simulate
 from laimr_ros.simulation.policies import POLICIES
-from laimr_ros.simulation.scenarios import load_scenario
+from laimr_ros.simulation.scenario_files import load_scenario
 
 WORLDS = (('paper', 2.0), ('paper', 6.0), ('surge', 3.0), ('drift', 4.0))
 SETTINGS = {
