@@ -35,7 +35,7 @@ def write_report(
         'claims': [asdict(claim) for claim in findings.claims],
         'notes': list(findings.notes), 'runs': list(rows)}), indent=1) + '\n')
     with (out / 'runs.csv').open('w', newline='') as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
         writer.writeheader()
         writer.writerows(rows)
     if findings.tuned is not None:

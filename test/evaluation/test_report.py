@@ -33,3 +33,10 @@ def test_files(tmp_path):
     assert result['claims'][0]['holds'] is False
     with (tmp_path / 'runs.csv').open() as file:
         assert [row['p99_s'] for row in csv.DictReader(file)] == ['1.5', 'inf']
+
+
+def test_columns_of_all_runs(tmp_path):
+    rows = [ROWS[0], {**ROWS[1], 'settings': {'target': 0.5}}]
+    write_report(tmp_path, 'table', 'A title', {}, rows, FOUND)
+    with (tmp_path / 'runs.csv').open() as file:
+        assert [row['settings'] for row in csv.DictReader(file)] == ['', "{'target': 0.5}"]
