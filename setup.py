@@ -34,7 +34,8 @@ setup(
     maintainer=text_of('maintainer'),
     maintainer_email=manifest.find('maintainer').get('email'),
     packages=find_packages(include=[package_name, f'{package_name}.*']),
-    package_data={package_name: ['py.typed', 'weights/*', 'simulation/*.yaml', 'evaluation/*.yaml']},
+    package_data={
+        package_name: ['py.typed', 'weights/*', 'simulation/*.yaml', 'evaluation/*.yaml']},
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{package_name}']),
         (f'share/{package_name}', ['package.xml']),

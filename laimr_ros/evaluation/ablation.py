@@ -48,7 +48,7 @@ def findings(rows: Sequence[Row]) -> Findings:
                 f'{scenario}: LA-IMR has at most half the late frames of {policy} at equal cost',
                 'not told', f'{late:.2%} against {theirs:.2%} {how}',
                 # Where nobody is late nothing is shown.
-                0.0 < theirs and late <= 0.5 * theirs))
+                theirs > 0.0 and late <= 0.5 * theirs))
     return Findings(
         claims, ['series', 'setting', 'replica-seconds', 'late'], table,
         {'Late frames against cost': ('replica-seconds', 'late')},
