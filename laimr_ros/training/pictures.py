@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+import signal
+import threading
 from typing import Any
 
 import cv2
@@ -63,10 +65,16 @@ class _Numbers(torch.utils.data.Sampler[int]):
 
 def batches(pictures: Pictures, first: int, count: int, workers: int) -> Iterator[Batch]:
     """Yield batches ``first`` to ``first + count - 1``, made by so many processes (0: here)."""
+    # PyTorch watches its processes by a handler that it leaves behind when they are gone.
+    before = signal.getsignal(signal.SIGCHLD)
     loader: DataLoader[Any] = DataLoader(
         pictures, batch_size=None, sampler=_Numbers(first, count), num_workers=workers,
         prefetch_factor=4 if workers else None)
-    yield from loader
+    try:
+        yield from loader
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
 
 
 def _fitted(size: tuple[int, int], input_px: int, number: int) -> tuple[int, int]:
