@@ -77,7 +77,7 @@ def wait_for_frames(process: subprocess.Popen[str]) -> None:
     seen = []
     for line in process.stdout:
         seen.append(line)
-        if ' of 600 s: ' in line and ' 0 frames' not in line:
+        if ' of 600 s' in line and ' 0 frames' not in line:
             return
         assert time.monotonic() < deadline, ''.join(seen)
     pytest.fail(f'ended early: {"".join(seen)}')
