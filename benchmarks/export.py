@@ -24,7 +24,6 @@ from laimr_ros.detectors.factory import create_detector
 from laimr_ros.training.accuracy import average_precision
 from laimr_ros.training.cells import CellSampler, HELD_OUT_SEED
 from laimr_ros.training.recipes import file_name, RECIPES
-import numpy as np
 
 FIRST = 'yolov5n'
 SIZE = (640, 480)
@@ -74,9 +73,8 @@ def compare(
             begin = time.perf_counter()
             results.append(detector.detect(frame.image))
             times.append(time.perf_counter() - begin)
-    truths = [Frame(np.zeros((0, 0, 3), np.uint8), frame.objects) for frame in frames]
     torch_map, engine_map = (
-        average_precision(truths, results, detectors[0].class_names).map50_95
+        average_precision(frames, results, detectors[0].class_names).map50_95
         for results in found)
     torch_s, engine_s = (median(times) for times in taken)
     return {

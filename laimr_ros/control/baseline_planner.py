@@ -12,7 +12,7 @@ from laimr_ros.control.jobs import Job
 from laimr_ros.control.lanes import LaneQueue
 from laimr_ros.control.nouns import Configuration
 from laimr_ros.control.paper import PaperRouter, Traffic
-from laimr_ros.control.pools import PoolState
+from laimr_ros.control.pools import PoolState, Replica
 from laimr_ros.control.routing import Decision, Verdict
 from laimr_ros.latency.arrivals import Arrivals
 
@@ -49,10 +49,7 @@ class BaselinePlanner:
         self.rates: dict[str, float] = dict.fromkeys(pools, 0.0)
         self.rho: dict[str, float] = dict.fromkeys(pools, 0.0)
         self._rules = {name: make_rule(name) for name in pools}
-        rank = {
-            name: min((lane.pools.index(name) for lane in configuration.lanes.values()
-                       if name in lane.pools), default=len(pools))
-            for name in pools}
+        rank = configuration.preference()
         self._order = sorted(pools, key=lambda name: rank[name])
         # The lanes each pool is first for; else those that may come to it.
         self._users = {
@@ -158,11 +155,7 @@ class OverflowRouter:
         for pool in self._lane_pools[job.lane.name]:
             replica = pool.best()
             if replica is not None:
-                decision = Decision(Verdict.SEND)
-                decision.pool, decision.replica = pool, replica
-                decision.costs = costs = pool.costs[job.lane.model]
-                decision.wait = pool.wait(replica, now, costs)
-                return decision
+                return _send(job, now, pool, replica)
         return Decision(Verdict.HOLD, job.limit)
 
     def explore(self, job: Job, now: float, best: Decision, arrivals: Arrivals) -> Decision:
@@ -199,8 +192,13 @@ class RoundRobinRouter(PaperRouter):
         replica = self._in_turn(pool)
         if replica is None:
             return Decision(Verdict.HOLD, job.limit)
-        decision = Decision(Verdict.SEND)
-        decision.pool, decision.replica = pool, replica
-        decision.costs = costs = pool.costs[job.lane.model]
-        decision.wait = pool.wait(replica, now, costs)
-        return decision
+        return _send(job, now, pool, replica)
+
+
+def _send(job: Job, now: float, pool: PoolState, replica: Replica) -> Decision:
+    """Return the decision to send a frame to a replica."""
+    decision = Decision(Verdict.SEND)
+    decision.pool, decision.replica = pool, replica
+    decision.costs = costs = pool.costs[job.lane.model]
+    decision.wait = pool.wait(replica, now, costs)
+    return decision

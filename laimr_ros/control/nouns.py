@@ -232,6 +232,13 @@ class Configuration:
     limits: Limits = field(default_factory=Limits)
     policy: str = 'laimr'
 
+    def preference(self) -> dict[str, int]:
+        """Return the best place of each pool in any lane's order; unused pools come last."""
+        return {
+            name: min((lane.pools.index(name) for lane in self.lanes.values()
+                       if name in lane.pools), default=len(self.pools))
+            for name in self.pools}
+
     def __post_init__(self) -> None:
         """Check that the parts fit together."""
         if self.policy not in POLICIES:

@@ -50,10 +50,7 @@ class Planner:
         self._limits = configuration.limits
         self._pools = pools
         self._lanes = lanes
-        rank = {
-            name: min((lane.pools.index(name) for lane in configuration.lanes.values()
-                       if name in lane.pools), default=len(pools))
-            for name in pools}
+        rank = configuration.preference()
         self._order = sorted(pools, key=lambda name: rank[name])
         self.scalers = {name: PoolScaler() for name in pools}
         self._sent = {

@@ -23,6 +23,7 @@ from laimr_ros.demo.processes import Processes
 from laimr_ros.demo.scores import Scores
 from laimr_ros.demo.screen import Screen
 from laimr_ros.detectors.files import find_file
+from laimr_ros.serving.config import ConfigError, from_mapping, node_settings
 import yaml
 
 # Longest wait for the first worker of every pool: torch alone can take half a minute on a cold
@@ -263,13 +264,9 @@ class Demo:
     def _random_weights(self) -> list[str]:
         """Return the models that were never trained."""
         try:
-            content = yaml.safe_load(self._params.read_text())
-            workers = [
-                node['ros__parameters'] for name, node in content.items()
-                if name.endswith('worker')]
-            return sorted(
-                model for worker in workers for model, spec in worker.get('models', {}).items()
-                if spec.get('kind') != 'emulated'
-                and not find_file(str(spec.get('weights', ''))).exists())
-        except (AttributeError, KeyError, TypeError, yaml.YAMLError):
+            models = from_mapping(node_settings(yaml.safe_load(self._params.read_text()))).models
+        except (ConfigError, yaml.YAMLError):
             return []  # The worker will say what is wrong with the file.
+        return sorted(
+            name for name, spec in models.items()
+            if spec.kind != 'emulated' and not find_file(spec.weights).exists())

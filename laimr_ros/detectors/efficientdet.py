@@ -103,7 +103,7 @@ class EfficientDetDetector:
                 self._device, torch.float16 if self._half else torch.float32,
                 memory_format=torch.channels_last)
 
-        mean, std = _normalisation(config)
+        mean, std = normalisation(config)
         red, green, blue = (round(255.0 * value) for value in mean)
         self._canvas = Canvas((red, green, blue))
         self._mean = torch.tensor(mean, device=self._device).view(1, 3, 1, 1) * 255.0
@@ -316,7 +316,7 @@ def _names(
     return names or default_names(count)
 
 
-def _normalisation(config: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def normalisation(config: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of red, green and blue, 0 to 1."""
     imagenet = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     mean, std = config.get('mean', imagenet[0]), config.get('std', imagenet[1])

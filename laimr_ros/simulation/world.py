@@ -289,13 +289,17 @@ class World:
 
     def _broken(self, event: Any) -> None:
         worker: Worker = event.value
+        self._lost(worker)
+        self.on_changed(worker.pool)
+
+    def _lost(self, worker: Worker) -> None:
+        """Tell that a worker cannot be reached: of its open calls, then of itself."""
         for call in list(worker.open.values()):
             if call.wanted:
                 self.on_failed(call)
         if worker.known:
             worker.known = False
             self.on_gone(worker)
-        self.on_changed(worker.pool)
 
     def cut(self, pool: str, duration: float, detect: float) -> None:
         """Let nothing pass to and from a pool for a while."""
@@ -308,12 +312,7 @@ class World:
     def _noticed(self, event: Any) -> None:
         pool: PoolWorld = event.value
         for worker in list(pool.workers):
-            for call in list(worker.open.values()):
-                if call.wanted:
-                    self.on_failed(call)
-            if worker.known:
-                worker.known = False
-                self.on_gone(worker)
+            self._lost(worker)
             self.settle(worker)
 
     def _mended(self, event: Any) -> None:

@@ -137,6 +137,7 @@ class EfficientDetLearner:
         from effdet.bench import DetBenchTrain
         from effdet.config import get_efficientdet_config
         from effdet.efficientdet import EfficientDet
+        from laimr_ros.detectors.efficientdet import normalisation
 
         self._architecture, self._input_px = architecture, input_px
         config: Any = get_efficientdet_config(architecture)
@@ -151,9 +152,9 @@ class EfficientDetLearner:
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.momentum = 0.03
         self.network: Any = network.to(memory_format=torch.channels_last)
-        mean, std = config.get('mean'), config.get('std')
-        self._mean = torch.tensor(mean or (0.485, 0.456, 0.406)).view(1, 3, 1, 1) * 255.0
-        self._std = torch.tensor(std or (0.229, 0.224, 0.225)).view(1, 3, 1, 1) * 255.0
+        mean, std = normalisation(config)
+        self._mean = torch.tensor(mean).view(1, 3, 1, 1) * 255.0
+        self._std = torch.tensor(std).view(1, 3, 1, 1) * 255.0
         self._bench = DetBenchTrain(self.network, create_labeler=True)
 
     @property
