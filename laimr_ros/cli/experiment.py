@@ -54,15 +54,16 @@ def run(args: argparse.Namespace) -> int:
 
     experiment = EXPERIMENTS[args.name]
     seeds = list(range(1, args.seeds + 1))
+    workers = 1 if experiment.alone else args.workers
     began = time.perf_counter()
     with Progress() as bar:
         shown = bar.add_task(args.name)
         rows = run_all(
-            experiment.tasks(seeds, args.measured), args.out / 'runs.jsonl', args.workers,
+            experiment.tasks(seeds, args.measured), args.out / 'runs.jsonl', workers,
             lambda done, of: bar.update(shown, completed=done, total=of))
     findings = experiment.findings(rows)
     settings = {'seeds': seeds, 'measured_s': args.measured or "the scenario's",
-                'wall_s': round(time.perf_counter() - began, 1), 'workers': args.workers}
+                'wall_s': round(time.perf_counter() - began, 1), 'workers': workers}
     page = write_report(args.out, args.name, experiment.title, settings, rows, findings)
     for claim in findings.claims:
         print(f'{"holds        " if claim.holds else "DOES NOT HOLD"}  {claim.claim}: '

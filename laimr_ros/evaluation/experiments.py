@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from laimr_ros.evaluation import ablation, table6, tuning
 from laimr_ros.evaluation.findings import Findings
-from laimr_ros.evaluation.runs import Row, Task
+from laimr_ros.evaluation.runs import Row, Run
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,13 @@ class Experiment:
 
     :param tasks: from seeds and seconds to measure (None for the scenario's own) to its runs.
     :param findings: from the rows of its runs to what they say.
+    :param alone: whether its runs must not share the machine, because they measure time.
     """
 
     title: str
-    tasks: Callable[[Sequence[int], float | None], list[Task]]
+    tasks: Callable[[Sequence[int], float | None], Sequence[Run]]
     findings: Callable[[Sequence[Row]], Findings]
+    alone: bool = False
 
 
 EXPERIMENTS = {

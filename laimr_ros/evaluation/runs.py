@@ -10,7 +10,7 @@ import json
 import math
 import multiprocessing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from laimr_ros.evaluation.comparison import POLICIES
 from laimr_ros.simulation.engine import simulate
@@ -22,10 +22,28 @@ from laimr_ros.simulation.scenarios import Scenario
 Row = dict[str, Any]
 
 
+class Run(Protocol):
+    """A run of an experiment; sent to another process, so it must be possible to pickle."""
+
+    def key(self) -> str:
+        """Return what tells this run from any other, whatever it depends on included."""
+
+    def run(self) -> Row:
+        """Do it; return its numbers, the key under ``key`` included."""
+
+    def weight(self) -> float:
+        """Return what it takes, in any unit: heavy ones are done first."""
+
+
+def key_of(*parts: Any) -> str:
+    """Return a short name of values whose text tells them apart."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Task:
     """
-    One run.
+    One simulated run.
 
     :param rate: of all robots together, in frames per second.
     :param measured: seconds that count; the scenario's own if None.
@@ -42,8 +60,11 @@ class Task:
 
     def key(self) -> str:
         """Return what tells this run from any other, the text of scenario and policy included."""
-        whole = repr((self, self._scenario(), self._policy()))
-        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+        return key_of(self, self._scenario(), self._policy())
+
+    def weight(self) -> float:
+        """Return the frames it has, more where deciding takes long."""
+        return self.rate * (10.0 if self.policy == 'laimr' else 1.0)
 
     def run(self) -> Row:
         """Simulate; return its numbers."""
@@ -65,7 +86,7 @@ class Task:
 
 
 def run_all(
-    tasks: Sequence[Task], kept: Path, workers: int,
+    tasks: Sequence[Run], kept: Path, workers: int,
     progress: Callable[[int, int], None] = lambda done, of: None
 ) -> list[Row]:
     """
@@ -105,15 +126,15 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _results(tasks: Sequence[Task], workers: int) -> Iterator[Row]:
+def _results(tasks: Sequence[Run], workers: int) -> Iterator[Row]:
     if workers <= 1:
         yield from (task.run() for task in tasks)
         return
     # Long runs first, so that no core is left with one at the end.
-    tasks = sorted(tasks, key=lambda task: (task.policy != 'laimr', -task.rate))
+    tasks = sorted(tasks, key=lambda task: -task.weight())
     context = multiprocessing.get_context('spawn')
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = [pool.submit(Task.run, task) for task in tasks]
+        futures = [pool.submit(task.run) for task in tasks]
         try:
             for future in as_completed(futures):
                 yield future.result()
