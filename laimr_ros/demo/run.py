@@ -10,7 +10,6 @@ from pathlib import Path
 import random
 import signal
 import sys
-import threading
 import time
 from types import FrameType
 from typing import Any
@@ -50,7 +49,7 @@ class Demo:
     def __init__(self, args: argparse.Namespace) -> None:
         """Prepare; nothing is started yet."""
         self._args = args
-        self._stop = threading.Event()
+        self._stop = False
         self._params = args.params_file or configuration_file('demo.yaml')
         if not self._params.is_file():
             raise DemoError(f'parameter file {self._params} does not exist; give --params-file')
@@ -62,7 +61,7 @@ class Demo:
             begin = (args.duration - length) / 2.0
             self._burst = (begin, begin + length)
         self._start = 0.0
-        self._random = self._random_weights()
+        self._random, self._emulated = self._find_nothing()
         self._scores = Scores({robot: self._truth_file(robot) for robot in self._robots})
 
     def run(self) -> int:
@@ -86,7 +85,7 @@ class Demo:
             self._start_nodes(processes)
             observer = Observer(self._robots, self._scores)
             self._wait_for_workers(processes, observer, screen)
-            if not self._stop.is_set():
+            if not self._stop:
                 self._show_warnings(processes, screen)
                 self._start_cameras(processes)
                 self._watch(processes, observer, screen)
@@ -101,7 +100,8 @@ class Demo:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stop.set()
+        # An event could deadlock with the very wait that it interrupts.
+        self._stop = True
 
     def _truth_file(self, robot: str) -> Path:
         return Path(self._out / f'truth-{robot}.jsonl').absolute()
@@ -167,7 +167,7 @@ class Demo:
         self, processes: Processes, observer: Observer, screen: Screen
     ) -> None:
         begun = time.monotonic()
-        while not self._stop.is_set():
+        while not self._stop:
             self._check(processes)
             status = observer.status()
             waited = time.monotonic() - begun
@@ -187,7 +187,7 @@ class Demo:
                 raise DemoError(
                     f'no worker of every pool serves within {_START_TIMEOUT:.0f} s; bridge and '
                     f'dispatcher say: {lines} (logs: {self._out / "logs"})')
-            self._stop.wait(_REFRESH)
+            time.sleep(_REFRESH)
 
     def _show_warnings(self, processes: Processes, screen: Screen) -> None:
         """Show what the nodes warned of while they started: a mistyped parameter, most often."""
@@ -198,7 +198,7 @@ class Demo:
 
     def _watch(self, processes: Processes, observer: Observer, screen: Screen) -> None:
         end = self._start + self._args.duration
-        while not self._stop.is_set() and time.time() < end:
+        while not self._stop and time.time() < end:
             self._check(processes)
             status = observer.status()
             elapsed = time.time() - self._start
@@ -207,11 +207,11 @@ class Demo:
                 if self._burst is not None and self._burst[0] <= elapsed < self._burst[1]:
                     phase = f', burst: {self._args.burst_factor:g} times the frames'
                 recall = observer.scored().recall
-                if recall is not None and not self._random:
+                if recall is not None and not (self._random or self._emulated):
                     phase += f', {recall:.0%} of objects found'
                 screen.show(
                     status, f'{max(0.0, elapsed):.0f} of {self._args.duration:g} s{phase}')
-            self._stop.wait(_REFRESH)
+            time.sleep(_REFRESH)
 
     def _finish(self, processes: Processes, observer: Observer, screen: Screen) -> int:
         screen.say('ending')
@@ -224,7 +224,8 @@ class Demo:
         records = self._read_records(screen)
         history = observer.history()
         summary = summaries.summarise(records, history, self._burst, self._start)
-        summaries.add_scores(summary, self._scores.by_lane(records), self._random)
+        summaries.add_scores(
+            summary, self._scores.by_lane(records), [*self._random, *self._emulated])
         summary['duration_s'] = self._args.duration
         summary['burst_s'] = list(self._burst) if self._burst else None
         summary['random_weights'] = self._random
@@ -261,12 +262,13 @@ class Demo:
             screen.say(f'the records cannot be used: {error}')
             return []
 
-    def _random_weights(self) -> list[str]:
-        """Return the models that were never trained."""
+    def _find_nothing(self) -> tuple[list[str], list[str]]:
+        """Return the models that were never trained, and those that are emulated."""
         try:
             models = from_mapping(node_settings(yaml.safe_load(self._params.read_text()))).models
         except (ConfigError, yaml.YAMLError):
-            return []  # The worker will say what is wrong with the file.
+            return [], []  # The worker will say what is wrong with the file.
+        emulated = sorted(name for name, spec in models.items() if spec.kind == 'emulated')
         return sorted(
             name for name, spec in models.items()
-            if spec.kind != 'emulated' and not find_file(spec.weights).exists())
+            if name not in emulated and not find_file(spec.weights).exists()), emulated

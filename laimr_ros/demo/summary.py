@@ -117,16 +117,16 @@ def summarise(
 
 
 def add_scores(
-    summary: dict[str, Any], scores: Mapping[str, Tally], random: Sequence[str],
+    summary: dict[str, Any], scores: Mapping[str, Tally], untrained: Sequence[str],
 ) -> None:
     """
     Add recall and precision to each lane of a summary, of frames answered on time.
 
     :param scores: counts by lane; lanes without any get None.
-    :param random: models with random weights, whose boxes mean nothing.
+    :param untrained: models with random weights or emulated, whose boxes mean nothing.
     """
     for name, lane in summary['lanes'].items():
-        tally = Tally() if lane['model'] in random else scores.get(name, Tally())
+        tally = Tally() if lane['model'] in untrained else scores.get(name, Tally())
         lane['recall'], lane['precision'] = tally.recall, tally.precision
         lane['objects'] = tally.objects
 

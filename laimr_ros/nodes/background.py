@@ -32,10 +32,14 @@ class BackgroundSpin:
         self._executor = executor
         self._error: BaseException | None = None
         self._ending = False
+        self._over = False
         # A pipe, and not a threading.Event: setting an event in a signal handler can deadlock with
         # the very wait it interrupts.
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
+        # Python runs handlers between its own steps. A signal that comes after the last one before
+        # the wait would wait for another signal: the interpreter itself must end the wait.
+        self._previous_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._spin, name='executor', daemon=True)
         self._previous = {
             number: signal.signal(number, self._on_signal)
@@ -59,6 +63,7 @@ class BackgroundSpin:
         self._thread.join(timeout=1.0)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._previous_wakeup)
         if not self._thread.is_alive():
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -69,22 +74,20 @@ class BackgroundSpin:
         """
         Return at SIGINT or SIGTERM, or when the executor has ended by itself.
 
-        :param timeout_s: longest wait in seconds; for ever if left out.
+        :param timeout_s: longest wait in seconds, from the last signal on; for ever if left out.
         :return: False if only the time is up.
         """
-        # `select` is restarted after a signal, once its handler has run.
-        ready, _, _ = select.select([self._wake_read], [], [], timeout_s)
-        return bool(ready)
+        while not self._over:
+            # Ends at any signal that somebody handles, and is restarted after any other.
+            ready, _, _ = select.select([self._wake_read], [], [], timeout_s)
+            if not ready:
+                return False
+            os.read(self._wake_read, 64)
+        return True
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._ending = True
-        self._wake()
-
-    def _wake(self) -> None:
-        try:
-            os.write(self._wake_write, b'.')
-        except BlockingIOError:
-            pass  # as many signals as a pipe holds: one is enough
+        self._over = True
 
     def _spin(self) -> None:
         try:
@@ -92,4 +95,8 @@ class BackgroundSpin:
         except BaseException as error:
             self._error = error
         finally:
-            self._wake()
+            self._over = True
+            try:
+                os.write(self._wake_write, b'.')
+            except BlockingIOError:
+                pass  # as many signals as a pipe holds: one is enough
