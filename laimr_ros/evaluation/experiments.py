@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from laimr_ros.evaluation import ablation, table6, tuning
+from laimr_ros.evaluation import ablation, spread, table6, tuning
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import Row, Run
 
@@ -32,6 +32,9 @@ EXPERIMENTS = {
     'ablation': Experiment(
         'Late frames at equal cost, against rules without a latency model', ablation.tasks,
         ablation.findings),
+    'spread': Experiment(
+        'How P99 differs from run to run, by policy', spread.tasks,
+        spread.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),

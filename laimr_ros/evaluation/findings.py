@@ -29,7 +29,7 @@ class Findings:
     What is told of an experiment.
 
     :param columns: of the table; the first is the series a row belongs to in charts.
-    :param charts: title, and the columns of both axes.
+    :param charts: title, and the columns of both axes; two more for the ends of an interval.
     :param notes: what a reader must know to judge the numbers.
     :param tuned: by policy, settings found; written to ``tuned.yaml``.
     """
@@ -37,6 +37,6 @@ class Findings:
     claims: Sequence[Claim]
     columns: Sequence[str]
     table: Sequence[Sequence[Any]]
-    charts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    charts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     tuned: Mapping[str, Mapping[str, float]] | None = None

@@ -49,22 +49,28 @@ def write_report(
     return page
 
 
-def _chart(path: Path, title: str, axes: tuple[str, str], findings: Findings) -> Path:
+def _chart(path: Path, title: str, axes: tuple[str, ...], findings: Findings) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 5.5), layout='constrained')
     FigureCanvasAgg(figure)
     plot = figure.add_subplot()
-    x, y = (list(findings.columns).index(axis) for axis in axes)
+    x, y, *ends = (list(findings.columns).index(axis) for axis in axes)
     for series in dict.fromkeys(row[0] for row in findings.table):
-        points = [(row[x], row[y]) for row in findings.table
-                  if row[0] == series and math.isfinite(row[x]) and math.isfinite(row[y])]
+        points = sorted(
+            (row[x], row[y], *(row[end] for end in ends)) for row in findings.table
+            if row[0] == series and math.isfinite(row[x]) and math.isfinite(row[y]))
         if points:
-            plot.plot(*zip(*sorted(points)), marker='o', label=series)
+            across, up, *bounds = zip(*points)
+            (line,) = plot.plot(across, up, marker='o', label=series)
+            if bounds:
+                low, high = bounds
+                plot.fill_between(across, low, high, color=line.get_color(), alpha=0.15)
     plot.set(title=title, xlabel=axes[0], ylabel=axes[1])
     plot.grid(alpha=0.3)
-    plot.legend()
+    if plot.lines:
+        plot.legend()
     figure.savefig(path, dpi=110)
     return path
 
