@@ -96,7 +96,7 @@ def findings(rows: Sequence[Row]) -> Findings:
             'rate', 'P99 s', 'P99 low', 'P99 high'),
          'Standard deviation of P99 over seeds': ('rate', 'std of P99'),
          'Worst P99 of any seed': ('rate', 'worst P99')},
-        [f'{len(seeds)} seeds. Intervals are 95 % percentile bootstrap intervals over seeds, which '
+        [f'{len(seeds)} seeds. Intervals: 95 %, percentile bootstrap over seeds, which '
          'are common to all policies and drawn as pairs. Of a maximum such an interval is only a '
          'hint: no resample exceeds the largest that was seen.',
          "A gain holds if it is at least the paper's and its interval leaves out no gain at all. "
