@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from laimr_ros.evaluation import ablation, spread, table6, tuning
+from laimr_ros.evaluation import ablation, decision_time, scale, spread, table6, tuning
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import Row, Run
 
@@ -38,4 +38,10 @@ EXPERIMENTS = {
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
+    'decision-time': Experiment(
+        'How long deciding takes, routing and scaling apart', decision_time.tasks,
+        decision_time.findings, alone=True),
+    'scale': Experiment(
+        'What the controller costs from 10 to 10,000 robots', scale.tasks, scale.findings,
+        alone=True),
 }
