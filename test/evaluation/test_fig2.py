@@ -46,6 +46,11 @@ def test_a_parameter_outside_of_most_intervals_does_not_agree():
     assert _broken(lambda seed: {'beta_low': 1.3 if seed > 4 else 1.0}) == []
 
 
+def test_an_interval_that_holds_anything_agrees_with_nothing():
+    assert _broken(lambda seed: {'gamma_low': 0.5, 'gamma_high': 2.5}) == [
+        f"{EDGE}: fitted gamma agrees with the paper's 1.49"]
+
+
 def test_a_curve_that_is_off_is_no_fit():
     (claim,) = _broken(lambda seed: {'worst_error': 0.06})
     assert claim.startswith(f'{EDGE}: one power law')
