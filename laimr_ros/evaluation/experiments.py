@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from laimr_ros.evaluation import ablation, decision_time, scale, spread, table6, tuning
+from laimr_ros.evaluation import ablation, decision_time, fig3, scale, spread, table6, tuning
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import Row, Run
 
@@ -35,6 +35,9 @@ EXPERIMENTS = {
     'spread': Experiment(
         'How P99 differs from run to run, by policy', spread.tasks,
         spread.findings),
+    'fig3-latency-growth': Experiment(
+        'Latency over the arrival rate at fixed replicas, and its prediction (Fig. 3)', fig3.tasks,
+        fig3.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
