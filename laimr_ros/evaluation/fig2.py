@@ -49,7 +49,7 @@ def _law(law: PowerLaw) -> dict[str, float]:
 # The cloud runs 1.8 times as fast: time is scaled, and the rate with it.
 _FASTER = PowerLaw(PAPER.alpha / 1.8, PAPER.beta / 1.8 ** (1.0 + PAPER.gamma), PAPER.gamma)
 SERIES: Mapping[str, Series] = {
-    "the paper's law": Series('law', (2, 4), _law(PAPER), "the paper's"),
+    "the paper's law": Series('law', (3,), _law(PAPER), "the paper's"),
     'replicas of their own': Series(
         'own', (5, 6, 10), {'gamma': PAPER.gamma}, 'that of the exact form'),
     'edge, 8 replicas': Series('edge', (8,), _law(PAPER), "the paper's"),
@@ -144,7 +144,8 @@ def findings(rows: Sequence[Row]) -> Findings:
          'cannot tell (gamma, where no replica gets more than 1 frame/s): '
          + '; '.join(told) + '.',
          f"Read as the exact form, the paper's beta says that a replica is full (U = 1) at "
-         f'{full:.2f} frames/s: its curve goes on beyond that.'])
+         f'{full:.2f} frames/s: its curve goes on beyond that.'],
+        curves={f'{name}, fitted': name for name in SERIES})
 
 
 def _parameter(

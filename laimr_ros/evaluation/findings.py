@@ -31,6 +31,7 @@ class Findings:
     :param columns: of the table; the first is the series a row belongs to in charts.
     :param charts: title, and the columns of both axes; two more for the ends of an interval.
     :param notes: what a reader must know to judge the numbers.
+    :param curves: series that are drawn as lines through the points of other series, by name.
     :param tuned: by policy, settings found; written to ``tuned.yaml``.
     """
 
@@ -40,3 +41,4 @@ class Findings:
     charts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     tuned: Mapping[str, Mapping[str, float]] | None = None
+    curves: Mapping[str, str] = field(default_factory=dict)

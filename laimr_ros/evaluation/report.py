@@ -56,6 +56,7 @@ def _chart(path: Path, title: str, axes: tuple[str, ...], findings: Findings) ->
     figure = Figure(figsize=(9.0, 5.5), layout='constrained')
     FigureCanvasAgg(figure)
     plot = figure.add_subplot()
+    colours: dict[str, Any] = {}
     x, y, *ends = (list(findings.columns).index(axis) for axis in axes)
     for series in dict.fromkeys(row[0] for row in findings.table):
         points = sorted(
@@ -63,7 +64,12 @@ def _chart(path: Path, title: str, axes: tuple[str, ...], findings: Findings) ->
             if row[0] == series and math.isfinite(row[x]) and math.isfinite(row[y]))
         if points:
             across, up, *bounds = zip(*points)
-            (line,) = plot.plot(across, up, marker='o', label=series)
+            if series in findings.curves:
+                plot.plot(across, up, color=colours.get(findings.curves[series]))
+                continue
+            style = 'none' if series in findings.curves.values() else '-'
+            (line,) = plot.plot(across, up, marker='o', linestyle=style, label=series)
+            colours[series] = line.get_color()
             if bounds:
                 low, high = bounds
                 plot.fill_between(across, low, high, color=line.get_color(), alpha=0.15)

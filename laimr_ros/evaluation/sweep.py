@@ -131,7 +131,7 @@ _OWN = UtilisationLaw(
     resource=3.0 * PAPER.alpha, cv=0.15)
 
 WORLDS: Mapping[str, World] = {
-    'law': World("drawn by the paper's own power law", (1, 2, 4), PAPER),
+    'law': World("drawn by the paper's own power law", (3,), PAPER),
     'own': World('exact form, each replica with CPUs of its own, a tenth used by others',
                  (5, 6, 10), _OWN),
     'edge': World('exact form, simulated: replicas share the edge instance', (1, 2, 4, 8)),

@@ -68,7 +68,7 @@ def test_chart_has_points_and_curve_with_intervals():
 
 
 def test_the_paper_s_law_is_found_again():
-    row = Sweep("the paper's law", 1, 60.0).run()
+    row = Sweep("the paper's law", 1, 300.0).run()
     for name in ('alpha', 'beta', 'gamma'):
         assert row[f'{name}_low'] <= getattr(PAPER, name) <= row[f'{name}_high']
     assert row['told'] == 2

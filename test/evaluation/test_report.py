@@ -40,3 +40,20 @@ def test_columns_of_all_runs(tmp_path):
     write_report(tmp_path, 'table', 'A title', {}, rows, FOUND)
     with (tmp_path / 'runs.csv').open() as file:
         assert [row['settings'] for row in csv.DictReader(file)] == ['', "{'target': 0.5}"]
+
+
+def test_a_curve_is_drawn_with_its_points(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    drawn = []
+    plot = Axes.plot
+    monkeypatch.setattr(
+        Axes, 'plot', lambda self, *args, **style: drawn.append(style) or plot(
+            self, *args, **style))
+    found = Findings((), ['series', 'x', 'y'], [['seen', 1.0, 1.0], ['fitted', 1.0, 1.1]],
+                     {'A chart': ('x', 'y')}, curves={'fitted': 'seen'})
+    write_report(tmp_path, 'curve', 'A title', {}, ROWS, found)
+    points, curve = drawn
+    assert points['linestyle'] == 'none'
+    assert 'marker' not in curve
+    assert curve['color'] is not None

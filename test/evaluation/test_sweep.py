@@ -27,8 +27,8 @@ def test_one_replica_alone_serves_as_the_exact_form_says():
 
 
 def test_frames_of_a_law_scatter_about_it():
-    one = visit('law', 2, 4.0, 1, 200.0)
-    assert one.service.mean() == pytest.approx(WORLDS['law'].law.mean(4.0, 2), rel=0.03)
+    one = visit('law', 3, 4.0, 1, 200.0)
+    assert one.service.mean() == pytest.approx(WORLDS['law'].law.mean(4.0, 3), rel=0.03)
     assert len(one.service) == pytest.approx(800, abs=100)
 
 
@@ -41,7 +41,7 @@ def test_visits_are_repeatable_and_independent():
 
 
 def test_blocks_are_minutes_of_one_visit():
-    seen = observations([visit('law', 1, 2.0, 1, 120.0), visit('law', 1, 4.0, 1, 120.0)])
+    seen = observations([visit('law', 3, 2.0, 1, 120.0), visit('law', 3, 4.0, 1, 120.0)])
     assert len(np.unique(seen.block)) == 4
     for block in np.unique(seen.block):
         assert len(np.unique(seen.rate[seen.block == block])) == 1
