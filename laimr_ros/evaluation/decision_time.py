@@ -73,4 +73,5 @@ def findings(rows: Sequence[Row]) -> Findings:
          'Routing: one call of the controller for a frame that arrives, or for an answer, which '
          'may send the next frame. Scaling: one plan for all pools; LA-IMR plans twice a second, '
          'the others at their own beat. Share of a core: CPU of all calls over simulated time.',
-         'Not in it: ROS, sockets and the time until a replica asked for is there.'])
+         'Not in it: ROS, sockets, collecting garbage (which costs what the simulated world is '
+         'large), and the time until a replica asked for is there.'])

@@ -114,9 +114,9 @@ def findings(rows: Sequence[Row]) -> Findings:
         {'Routing decision over robots': ('robots', 'routing P50 us'),
          'Scaling decision over robots': ('robots', 'scaling P50 us'),
          'Controller per frame over robots': ('robots', 'controller us a frame')},
-        ['CPU time of the controller alone in microseconds (ROS and sockets are in '
-         f'`python -m benchmarks.dispatch`); medians over the first {SEEDS} seeds of quantiles '
-         'within a run.',
+        ['CPU time of the controller alone in microseconds, no garbage collected meanwhile; ROS '
+         'and sockets are in `python -m benchmarks.dispatch`. Medians over the first '
+         f'{SEEDS} seeds of quantiles within a run.',
          'Scenario `fleet` in proportion, its rate and its replicas a robot the same at every '
          f'size; {WARM_UP:g} s of warm-up, then about {FRAMES:g} frames in {_LEAST:g} to '
          f'{_MOST:g} s. Share of a core: all calls over simulated time, of one dispatcher.',

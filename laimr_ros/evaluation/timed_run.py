@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+import gc
 import math
 import time
 from typing import Any
@@ -56,8 +57,14 @@ class TimedRun:
         scenario, clock = self._scenario(), CLOCKS[self.clock]
         policy = _Watched(**{f.name: getattr(POLICIES[self.policy], f.name)
                              for f in fields(Policy)}, clock=clock)
-        result = simulate(
-            scenario, policy, self.seed, clock=clock, workload=workload_of(scenario, self.seed))
+        workload = workload_of(scenario, self.seed)
+        # What a collection costs is a matter of the simulated world's size, not of who decides.
+        gc.collect()
+        gc.disable()
+        try:
+            result = simulate(scenario, policy, self.seed, clock=clock, workload=workload)
+        finally:
+            gc.enable()
         routing = result.decision_s['routing']
         whole = float(routing.sum() + result.decision_s['scaling'].sum())
         return {
