@@ -31,6 +31,7 @@ class Answers:
     :param pool: name of the pool that answered.
     :param created: when it was captured.
     :param service: time the replica was busy with it; NaN if it was given up.
+    :param latency: from capture to answer; infinite if it was given up.
     :param took: from its last sending to the answer; infinite if it was given up.
     :param promised: the completion that the controller predicted, at its routing quantile.
     :param told: the same quantile of what it was told alone: nothing learned, no wait.
@@ -39,6 +40,7 @@ class Answers:
     pool: npt.NDArray[np.str_]
     created: Floats
     service: Floats
+    latency: Floats
     took: Floats
     promised: Floats
     told: Floats
@@ -82,7 +84,7 @@ class _Watch:
         self._begin = begin
         self._end = end
         self._sent: dict[int, tuple[float, float]] = {}
-        self._rows: list[tuple[str, float, float, float, float, float]] = []
+        self._rows: list[tuple[str, float, float, float, float, float, float]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._controller, name)
@@ -115,9 +117,10 @@ class _Watch:
         if answered or now - at > promised:
             self._rows.append((
                 ended.pool, ended.frame.captured, ended.service if answered else np.nan,
-                now - at if answered else np.inf, promised, told))
+                ended.latency if answered else np.inf, now - at if answered else np.inf,
+                promised, told))
 
     def answers(self) -> Answers:
         """Return what was noted."""
-        pool, *numbers = zip(*self._rows) if self._rows else [()] * 6
+        pool, *numbers = zip(*self._rows) if self._rows else [()] * 7
         return Answers(np.array(pool, np.str_), *(np.array(n, np.float64) for n in numbers))

@@ -70,7 +70,9 @@ def _chart(path: Path, title: str, axes: tuple[str, ...], findings: Findings) ->
             style = 'none' if series in findings.curves.values() else '-'
             (line,) = plot.plot(across, up, marker='o', linestyle=style, label=series)
             colours[series] = line.get_color()
-            if bounds:
+            if bounds and style == 'none':
+                plot.vlines(across, *bounds, color=line.get_color(), alpha=0.5)
+            elif bounds:
                 low, high = bounds
                 plot.fill_between(across, low, high, color=line.get_color(), alpha=0.15)
     plot.set(title=title, xlabel=axes[0], ylabel=axes[1])

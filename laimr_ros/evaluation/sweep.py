@@ -8,7 +8,6 @@ import functools
 from typing import Any
 
 from laimr_ros.evaluation.answers import simulate_answers
-from laimr_ros.latency.calibration import Calibration
 from laimr_ros.latency.curves import Utilisation
 from laimr_ros.latency.fitting import Observations
 from laimr_ros.latency.model import PowerLaw, ServiceModel
@@ -42,7 +41,7 @@ class Visit:
     :param rate: of all replicas together, as planned, in frames per second.
     :param created: when each frame was captured, in seconds after the warm-up.
     :param service: its service time in seconds.
-    :param latency: from capture to answer in seconds; empty where there is no queue in the world.
+    :param latency: from capture to answer in seconds; NaN where the world has no queue.
     """
 
     replicas: int
@@ -108,12 +107,10 @@ class World:
         scenario = load_scenario(self.scenario, {**values, **self.overrides})
         return replace(scenario, lanes={lane: scenario.lanes[lane]})
 
-    def forms(self) -> tuple[str, ...]:
-        """Return the forms that can be fitted: the exact one needs an instance."""
-        return ('affine',) if isinstance(self.law, PowerLaw) else ('affine', 'exact')
-
-    def exact(self, replicas: int) -> Utilisation:
-        """Return the exact form for so many replicas; rates are of one of them."""
+    def exact(self, replicas: int) -> Utilisation | None:
+        """Return the exact form, in the rate of one of the replicas; None for a mere law."""
+        if isinstance(self.law, PowerLaw):
+            return None
         if isinstance(self.law, UtilisationLaw):
             return Utilisation(self.law.resource, self.law.load.capacity)
         scenario = self.scene(replicas, 1.0, MEASURED_S)
@@ -159,10 +156,10 @@ def visit(world: str, replicas: int, rate: float, seed: int, measured: float) ->
     scenario = place.scene(replicas, rate, measured)
     # Visits are independent of each other, as they would be.
     own = 100_000 * seed + 100 * replicas + round(10.0 * rate)
-    result, answers = simulate_answers(scenario, policy, own)
+    _, answers = simulate_answers(scenario, policy, own)
     served = np.isfinite(answers.service)
     return Visit(replicas, rate, answers.created[served] - WARM_UP_S, answers.service[served],
-                 result.latency)
+                 answers.latency[served])
 
 
 def _drawn(
@@ -172,7 +169,7 @@ def _drawn(
     created = np.sort(random.uniform(0.0, measured, random.poisson(rate * measured)))
     draw = lognormal_law(law.mean(rate, replicas), law.cv)
     service = np.array([draw(z) for z in random.standard_normal(len(created)).tolist()])
-    return Visit(replicas, rate, created, service, np.empty(0))
+    return Visit(replicas, rate, created, service, np.full(len(created), np.nan))
 
 
 def observations(visits: Sequence[Visit]) -> Observations:
@@ -185,9 +182,3 @@ def observations(visits: Sequence[Visit]) -> Observations:
     return Observations(
         np.concatenate([np.full(len(v.service), v.rate / v.replicas) for v in visits]),
         np.concatenate([v.service for v in visits]), np.concatenate(blocks))
-
-
-def exact_quantile(found: Calibration, p: float, rate: Floats) -> Floats:
-    """Return the ``p`` quantile in seconds of the calibrated exact form at rates of a replica."""
-    ratio = PowerLaw(1.0, cv=found.spread.careful).quantile(p, 0.0, 1)
-    return found.fit.mean(rate) * ratio

@@ -5,9 +5,15 @@ from __future__ import annotations
 from laimr_ros.evaluation import fig2
 from laimr_ros.evaluation.fig2 import findings, SERIES, Sweep, tasks
 from laimr_ros.evaluation.sweep import PAPER
+from laimr_ros.latency.model import PowerLaw
 import pytest
 
 EDGE = 'edge, 8 replicas'
+
+
+def _mean(series, rate):
+    law = PowerLaw(**{'alpha': 0.7, 'beta': 1.0, **series.expected})
+    return law.mean(rate, 2)
 
 
 def _rows(changed=None, seeds=(1, 2, 3, 4, 5)):
@@ -16,7 +22,8 @@ def _rows(changed=None, seeds=(1, 2, 3, 4, 5)):
         for seed in seeds:
             row = {'series': series, 'seed': seed, 'measured': 60.0, 'worst_error': 0.04,
                    'mean_error': 0.01, 'told': 2, 'held_out_error': 0.02,
-                   'points': [[1.0, 1.0, 60.0, 0.9, 0.9], [1.0, 2.0, 120.0, 1.2, 1.3]]}
+                   'points': [[2.0, rate, 60.0 * rate, _mean(content, rate),
+                               1.1 * _mean(content, rate)] for rate in (1.0, 2.0)]}
             for name in ('alpha', 'beta', 'gamma'):
                 value = content.expected.get(name, 1.0)
                 row |= {name: value, f'{name}_low': value - 0.01, f'{name}_high': value + 0.01}
@@ -60,11 +67,20 @@ def test_chart_has_points_and_curve_with_intervals():
     found = findings(_rows())
     ((_, axes),) = found.charts.items()
     assert set(axes) <= set(found.columns)
-    for series in SERIES:
-        (low, _) = [row for row in found.table if row[0] == series]
-        assert low[1:5] == [1.0, pytest.approx(0.9)] + [pytest.approx(0.9)] * 2
-        curve = [row for row in found.table if row[0] == f'{series}, fitted']
-        assert [row[2] for row in curve] == [pytest.approx(0.9), pytest.approx(1.3)]
+    for name, series in SERIES.items():
+        low, high = [row for row in found.table if row[0] == name]
+        mean = _mean(series, 1.0)
+        assert low[1:5] == [0.5, *[pytest.approx(mean)] * 3]
+        assert high[1] == 1.0
+        curve = [row for row in found.table if row[0] == f'{name}, fitted']
+        assert curve[0][2] == pytest.approx(1.1 * mean)
+        assert found.curves[f'{name}, fitted'] == name
+
+
+def test_a_law_that_is_off_as_it_is_is_said_to_be():
+    (claim,) = _broken(lambda seed: {'points': [[2.0, 1.0, 60.0, 1.06 * _mean(
+        SERIES[EDGE], 1.0), 1.0]]})
+    assert 'parameters is within' in claim
 
 
 def test_the_paper_s_law_is_found_again():
