@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from laimr_ros.evaluation import ablation, decision_time, fig3, scale, spread, table6, tuning
+from laimr_ros.evaluation import (
+    ablation,
+    decision_time,
+    discipline,
+    fig3,
+    scale,
+    spread,
+    table6,
+    tuning,
+)
 from laimr_ros.evaluation.findings import Findings
 from laimr_ros.evaluation.runs import Row, Run
 
@@ -38,6 +47,9 @@ EXPERIMENTS = {
     'fig3-latency-growth': Experiment(
         'Latency over the arrival rate at fixed replicas, and its prediction (Fig. 3)', fig3.tasks,
         fig3.findings),
+    'discipline': Experiment(
+        'One queue or a queue a replica: formulas, simulation, dispatcher (R7)', discipline.tasks,
+        discipline.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
