@@ -9,7 +9,9 @@ from laimr_ros.evaluation import (
     ablation,
     decision_time,
     discipline,
+    fig2,
     fig3,
+    holdout,
     scale,
     spread,
     table6,
@@ -44,12 +46,17 @@ EXPERIMENTS = {
     'spread': Experiment(
         'How P99 differs from run to run, by policy', spread.tasks,
         spread.findings),
+    'fig2-calibration': Experiment(
+        'The power law fitted to measured service times (Fig. 2)', fig2.tasks, fig2.findings),
     'fig3-latency-growth': Experiment(
         'Latency over the arrival rate at fixed replicas, and its prediction (Fig. 3)', fig3.tasks,
         fig3.findings),
     'discipline': Experiment(
         'One queue or a queue a replica: formulas, simulation, dispatcher (R7)', discipline.tasks,
         discipline.findings),
+    'holdout': Experiment(
+        'What a calibration says of frames it has not seen (R5)', holdout.tasks,
+        holdout.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
