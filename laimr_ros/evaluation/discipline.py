@@ -280,6 +280,7 @@ def _dispatcher(rows: Sequence[Row]) -> list[Claim]:
         claims.append(Claim(
             f'The dispatcher ({way}) lets the same frames wait as {text} does: mean and P99 '
             f'within {_SAME:.0%}', 'not told',
-            f'at worst {mean:+.1%} and {tail:+.1%} of {len(own)} runs',
+            f'at worst {mean:+.1%} and {tail:+.1%} of {len(own)} runs'
+            + ' (infinite: frames not answered)' * math.isinf(mean),
             max(abs(mean), abs(tail)) <= _SAME))
     return claims

@@ -11,6 +11,7 @@ from laimr_ros.evaluation import (
     discipline,
     fig2,
     fig3,
+    fig4,
     holdout,
     scale,
     spread,
@@ -57,6 +58,9 @@ EXPERIMENTS = {
     'holdout': Experiment(
         'What a calibration says of frames it has not seen (R5)', holdout.tasks,
         holdout.findings),
+    'fig4-microservice': Experiment(
+        'A pool a model against replicas that hold all models (Fig. 4)', fig4.tasks,
+        fig4.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
