@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Run an experiment; return the exit status."""
     from laimr_ros.evaluation.experiments import EXPERIMENTS
     from laimr_ros.evaluation.report import write_report
-    from laimr_ros.evaluation.runs import run_all
+    from laimr_ros.evaluation.runs import run_all, RunError
 
     if args.list:
         for name, experiment in EXPERIMENTS.items():
@@ -56,11 +56,15 @@ def run(args: argparse.Namespace) -> int:
     seeds = list(range(1, args.seeds + 1))
     workers = 1 if experiment.alone else args.workers
     began = time.perf_counter()
-    with Progress() as bar:
-        shown = bar.add_task(args.name)
-        rows = run_all(
-            experiment.tasks(seeds, args.measured), args.out / 'runs.jsonl', workers,
-            lambda done, of: bar.update(shown, completed=done, total=of))
+    try:
+        with Progress() as bar:
+            shown = bar.add_task(args.name)
+            rows = run_all(
+                experiment.tasks(seeds, args.measured), args.out / 'runs.jsonl', workers,
+                lambda done, of: bar.update(shown, completed=done, total=of))
+    except RunError as error:
+        print(f'laimr experiment: {error}', file=sys.stderr)
+        return 1
     findings = experiment.findings(rows)
     settings = {'seeds': seeds, 'measured_s': args.measured or "the scenario's",
                 'wall_s': round(time.perf_counter() - began, 1), 'workers': workers}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+import os
 from pathlib import Path
+import random
 import signal
 import subprocess
+import sys
 import time
 
 from laimr_ros.lifeline import Child, spawn
@@ -75,3 +78,44 @@ class Processes:
         names = list(self._children)
         self.interrupt(names)
         self.wait(names, 1.0)
+
+
+def ros_environment(logs: Path, domain: int | None = None) -> dict[str, str]:
+    """
+    Return an environment for nodes of this host alone.
+
+    :param logs: directory of ROS' own logs, unless the environment names one.
+    :param domain: ROS domain; that of the environment if None, or else a random one.
+    """
+    environment = dict(os.environ)
+    if domain is not None:
+        environment['ROS_DOMAIN_ID'] = str(domain)
+    elif not environment.get('ROS_DOMAIN_ID'):
+        # Not the default domain: robots on the network shall not join by chance.
+        environment['ROS_DOMAIN_ID'] = str(random.SystemRandom().randint(1, 100))
+    environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    environment.setdefault('ROS_LOG_DIR', str(logs.absolute()))
+    environment['PYTHONUNBUFFERED'] = '1'
+    return environment
+
+
+def start_nodes(
+    processes: Processes, params: Path, records: Path, workers: Mapping[str, Path]
+) -> None:
+    """
+    Start dispatcher and local bridge.
+
+    :param params: file with the parameters of both.
+    :param records: file for the dispatcher's records.
+    :param workers: by pool, the file with its workers' parameters.
+    """
+    def start(name: str, parameters: Mapping[str, Path]) -> None:
+        command = [sys.executable, '-m', 'laimr_ros.nodes.entry', name, '--ros-args',
+                   '--params-file', str(params.absolute())]
+        for parameter, path in parameters.items():
+            command += ['-p', f'{parameter}:={path.absolute()}']
+        processes.start(name, command)
+
+    start('dispatcher', {'records_file': records})
+    start('local_bridge', {
+        f'pools.{pool}.worker_params_file': path for pool, path in workers.items()})

@@ -7,7 +7,6 @@ from datetime import datetime
 import json
 import os
 from pathlib import Path
-import random
 import signal
 import sys
 import time
@@ -18,7 +17,7 @@ from laimr_ros.demo import summary as summaries
 from laimr_ros.demo.files import configuration_file, point_latest, Results
 from laimr_ros.demo.observer import Observer
 from laimr_ros.demo.plot import plot_run
-from laimr_ros.demo.processes import Processes
+from laimr_ros.demo.processes import Processes, ros_environment, start_nodes
 from laimr_ros.demo.scores import Scores
 from laimr_ros.demo.screen import Screen
 from laimr_ros.detectors.files import find_file
@@ -75,7 +74,7 @@ class Demo:
         previous = {
             number: signal.signal(number, self._on_signal)
             for number in (signal.SIGINT, signal.SIGTERM)}
-        environment = self._environment()
+        environment = ros_environment(self._out / 'logs' / 'ros', self._args.domain)
         os.environ.update(environment)
         processes = Processes(self._out / 'logs', environment)
         screen = Screen()
@@ -106,29 +105,10 @@ class Demo:
     def _truth_file(self, robot: str) -> Path:
         return Path(self._out / f'truth-{robot}.jsonl').absolute()
 
-    def _environment(self) -> dict[str, str]:
-        environment = dict(os.environ)
-        if self._args.domain is not None:
-            environment['ROS_DOMAIN_ID'] = str(self._args.domain)
-        elif not environment.get('ROS_DOMAIN_ID'):
-            # Not the default domain: robots on the network shall not join by chance.
-            environment['ROS_DOMAIN_ID'] = str(random.SystemRandom().randint(1, 100))
-        environment.setdefault('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
-        environment.setdefault('ROS_LOG_DIR', str((self._out / 'logs' / 'ros').absolute()))
-        environment['PYTHONUNBUFFERED'] = '1'
-        return environment
-
     def _start_nodes(self, processes: Processes) -> None:
-        records = (self._out / 'records.jsonl').absolute()
-        params = str(self._params.absolute())
-        processes.start('dispatcher', [
-            sys.executable, '-m', 'laimr_ros.nodes.entry', 'dispatcher', '--ros-args',
-            '--params-file', params, '-p', f'records_file:={records}'])
-        command = [sys.executable, '-m', 'laimr_ros.nodes.entry', 'local_bridge', '--ros-args',
-                   '--params-file', params]
-        for pool in ('edge', 'cloud'):
-            command += ['-p', f'pools.{pool}.worker_params_file:={params}']
-        processes.start('local_bridge', command)
+        start_nodes(
+            processes, self._params, self._out / 'records.jsonl',
+            {'edge': self._params, 'cloud': self._params})
 
     def _start_cameras(self, processes: Processes) -> None:
         args = self._args

@@ -22,6 +22,10 @@ from laimr_ros.simulation.scenarios import Scenario
 Row = dict[str, Any]
 
 
+class RunError(RuntimeError):
+    """A run cannot be done here; the message says why and what to do."""
+
+
 class Run(Protocol):
     """A run of an experiment; sent to another process, so it must be possible to pickle."""
 
