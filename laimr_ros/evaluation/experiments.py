@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from laimr_ros.evaluation import (
     ablation,
+    crossed,
     decision_time,
     discipline,
     fig2,
     fig3,
     fig4,
     holdout,
+    live_table6,
     scale,
     spread,
     table6,
@@ -61,6 +63,12 @@ EXPERIMENTS = {
     'fig4-microservice': Experiment(
         'A pool a model against replicas that hold all models (Fig. 4)', fig4.tasks,
         fig4.findings),
+    'crossed': Experiment(
+        'What routing and scaling are worth apart', crossed.tasks,
+        crossed.findings),
+    'live-table6': Experiment(
+        'The scenario `paper` with real nodes, beside the same simulated', live_table6.tasks,
+        live_table6.findings, alone=True),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),

@@ -1,0 +1,60 @@
+"""Halves are judged seed by seed, and only at about the same cost."""
+
+from __future__ import annotations
+
+from laimr_ros.evaluation.comparison import POLICIES
+from laimr_ros.evaluation.crossed import findings, halves, RATES, SCENARIOS, tasks
+from laimr_ros.evaluation.report import write_report
+from laimr_ros.evaluation.runs import run_all
+import pytest
+
+
+def test_each_half_is_the_wholes_own():
+    four = halves()
+    assert (four['both'], four['neither']) == (POLICIES['laimr'], POLICIES['reactive_latency'])
+    ours, theirs = four['both'], four['neither']
+    assert (four['routing'].routing, four['routing'].scaling) == (ours.routing, theirs.scaling)
+    assert four['routing'].settings == theirs.settings
+    assert (four['scaling'].routing, four['scaling'].scaling) == (theirs.routing, ours.scaling)
+    assert four['scaling'].limits == ours.limits
+
+
+def _rows(p99=1.0, late=0.02, cost=100.0, noise=0.0):
+    """Return rows in which LA-IMR's routing has other numbers than all others."""
+    rows = []
+    for task in tasks(range(1, 7), None):
+        own = task.labels['ours'] == 'routing'
+        luck = noise * (-1) ** task.seed if own else 0.0
+        rows.append({
+            **task.labels, 'rate': task.scenario.rate, 'seed': task.seed, 'measured': 600.0,
+            'p99_s': (p99 if own else 1.0) + luck + 0.1 * task.seed,
+            'on_time': 1.0 - (late if own else 0.02),
+            'replica_seconds': cost if own else 100.0, 'offload_share': 0.0})
+    return rows
+
+
+def _holding(rows):
+    claims = findings(rows).claims
+    assert len(claims) == len(SCENARIOS) * len(RATES) * 3 * 2
+    return {claim.claim.split('/s: ')[1].split(' at ')[0] for claim in claims if claim.holds}
+
+
+def test_who_is_the_same_earns_nothing():
+    assert _holding(_rows()) == set()
+
+
+@pytest.mark.parametrize(('numbers', 'holding'), [
+    ({'p99': 0.9}, {'LA-IMR routing earns a lower P99'}),
+    ({'late': 0.01}, {'LA-IMR routing earns fewer late frames'}),
+    ({'p99': 0.9, 'late': 0.01, 'cost': 111.0}, set()),
+    ({'p99': 1.1, 'late': 0.03}, set()),
+    ({'p99': 0.95, 'noise': 0.3}, set())])
+def test_claims_follow_the_runs(numbers, holding):
+    assert _holding(_rows(**numbers)) == holding
+
+
+def test_real_runs_are_told_of(tmp_path):
+    rows = run_all(tasks([1], 10.0), tmp_path / 'runs.jsonl', 1)
+    write_report(tmp_path, 'crossed', 'Crossed', {}, rows, findings(rows))
+    assert (tmp_path / 'p99_against_cost.png').exists()
+    assert len({row['key'] for row in rows}) == len(rows) == 16
