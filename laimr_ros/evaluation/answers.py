@@ -33,6 +33,7 @@ class Answers:
     :param service: time the replica was busy with it; NaN if it was given up.
     :param latency: from capture to answer; infinite if it was given up.
     :param took: from its last sending to the answer; infinite if it was given up.
+    :param load: frames per second and replica of its pool when it was sent, as the controller saw.
     :param promised: the completion that the controller predicted, at its routing quantile.
     :param told: the same quantile of what it was told alone: nothing learned, no wait.
     """
@@ -42,6 +43,7 @@ class Answers:
     service: Floats
     latency: Floats
     took: Floats
+    load: Floats
     promised: Floats
     told: Floats
 
@@ -83,8 +85,8 @@ class _Watch:
         self._controller = controller
         self._begin = begin
         self._end = end
-        self._sent: dict[int, tuple[float, float]] = {}
-        self._rows: list[tuple[str, float, float, float, float, float, float]] = []
+        self._sent: dict[int, tuple[float, float, float]] = {}
+        self._rows: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._controller, name)
@@ -93,34 +95,34 @@ class _Watch:
         actions = self._controller.handle(now, event)
         for action in actions:
             if isinstance(action, Send):
-                self._sent[action.frame.id] = now, self._told(now, action)
+                self._sent[action.frame.id] = now, *self._told(now, action)
             elif isinstance(action, Ended):
                 self._note(now, action)
         return actions
 
-    def _told(self, now: float, send: Send) -> float:
-        """Return the quantile of service and network of the model as configured."""
+    def _told(self, now: float, send: Send) -> tuple[float, float]:
+        """Return the load, and the quantile of service and network as configured."""
         pool = self._controller.pools[send.pool]
         p = self._controller.configuration.limits.routing_quantile
-        service = pool.config.models[send.model].quantile(
-            p, pool.sent.rate(now), max(1, pool.ready))
-        return service + pool.config.network.quantile(p)
+        rate, ready = pool.sent.rate(now), max(1, pool.ready)
+        service = pool.config.models[send.model].quantile(p, rate, ready)
+        return rate / ready, service + pool.config.network.quantile(p)
 
     def _note(self, now: float, ended: Ended) -> None:
         sent = self._sent.pop(ended.frame.id, None)
         if sent is None or ended.prediction is None or (
                 not self._begin <= ended.frame.captured < self._end):
             return
-        at, told = sent
+        at, load, told = sent
         answered = ended.outcome is Outcome.ANSWERED
         promised = ended.prediction.completion
         if answered or now - at > promised:
             self._rows.append((
                 ended.pool, ended.frame.captured, ended.service if answered else np.nan,
-                ended.latency if answered else np.inf, now - at if answered else np.inf,
+                ended.latency if answered else np.inf, now - at if answered else np.inf, load,
                 promised, told))
 
     def answers(self) -> Answers:
         """Return what was noted."""
-        pool, *numbers = zip(*self._rows) if self._rows else [()] * 7
+        pool, *numbers = zip(*self._rows) if self._rows else [()] * 8
         return Answers(np.array(pool, np.str_), *(np.array(n, np.float64) for n in numbers))

@@ -37,7 +37,8 @@ def test_service_is_what_the_replica_needed():
 def test_coverage_counts_what_was_given_up():
     answers = Answers(
         np.array(['edge'] * 4), np.arange(4.0), np.array([1.0, 1.0, 1.0, np.nan]),
-        np.full(4, 3.0), np.array([1.0, 1.2, 2.0, np.inf]), np.full(4, 1.5), np.full(4, 1.1))
+        np.full(4, 3.0), np.array([1.0, 1.2, 2.0, np.inf]), np.full(4, 0.5),
+        np.full(4, 1.5), np.full(4, 1.1))
     assert answers.coverage() == 0.5
     assert answers.told_coverage() == 0.25
 
