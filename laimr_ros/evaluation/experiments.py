@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from laimr_ros.evaluation import (
     ablation,
     crossed,
+    curves,
     decision_time,
     discipline,
     fig2,
@@ -69,6 +70,9 @@ EXPERIMENTS = {
     'live-table6': Experiment(
         'The scenario `paper` with real nodes, beside the same simulated', live_table6.tasks,
         live_table6.findings, alone=True),
+    'cost-curves': Experiment(
+        'P99 against cost, a curve a policy along its main setting', curves.tasks,
+        curves.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
