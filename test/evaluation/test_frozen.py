@@ -36,7 +36,8 @@ def test_claims_hold_where_they_should():
 
 
 @pytest.mark.parametrize(('changed', 'text'), [
-    ({'on_time': 0.959}, 'late more than'), ({'coverage': 0.939}, 'keep to the completion')])
+    ({'on_time': 0.959}, 'late more than'), ({'replica_seconds': 126.0}, 'x the cost'),
+    ({'coverage': 0.939}, 'keep to the completion')])
 def test_what_is_missed_is_said_to_be(changed, text):
     (claim,) = _broken(**changed)
     assert claim.startswith('surge 4/s')
