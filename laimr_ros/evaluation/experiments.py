@@ -14,6 +14,8 @@ from laimr_ros.evaluation import (
     fig2,
     fig3,
     fig4,
+    frozen,
+    gamma,
     holdout,
     live_table6,
     scale,
@@ -73,6 +75,11 @@ EXPERIMENTS = {
     'cost-curves': Experiment(
         'P99 against cost, a curve a policy along its main setting', curves.tasks,
         curves.findings),
+    'frozen': Experiment(
+        'Parameters made on one trace, unchanged on all others (R6)', frozen.tasks,
+        frozen.findings),
+    'gamma-sensitivity': Experiment(
+        'What a wrong exponent does to latency and cost (R2)', gamma.tasks, gamma.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),
