@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 import math
 
 from laimr_ros.latency.model import Network, PowerLaw, ServiceModel
 
 POLICIES = ('laimr', 'laimr_paper')
+POOL_ORDERS = ('listed', 'cheapest')
 
 
 class ConfigurationError(ValueError):
@@ -73,6 +74,7 @@ class Pool:
     :param max_in_flight: frames sent to one replica at a time. 1 keeps every waiting frame in
         the dispatcher; more hides the network of a distant pool.
     :param start_up: time from asking for a replica until it serves, in seconds, until measured.
+    :param price: of a replica for a second, in any unit that all pools share.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Pool:
     max_replicas: int = 1
     max_in_flight: int = 1
     start_up: float = 5.0
+    price: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -98,6 +101,18 @@ class Pool:
         if not (math.isfinite(self.start_up) and self.start_up >= 0.0):
             raise ConfigurationError(
                 f'pool {self.name}: start_up is {self.start_up}: give seconds >= 0')
+        if not (math.isfinite(self.price) and self.price >= 0.0):
+            raise ConfigurationError(
+                f'pool {self.name}: price is {self.price}: give a number >= 0')
+
+    def cost(self, model: str) -> float:
+        """
+        Return what one frame costs here while little is to be done, in units of ``price``.
+
+        A replica that takes one frame at a time is idle while the answer travels.
+        """
+        service = self.models[model].mean(0.0, 1)
+        return self.price * max(service, (service + self.network.mean) / self.max_in_flight)
 
 
 @dataclass(frozen=True)
@@ -109,6 +124,9 @@ class Lane:
     :param model: detection model its frames need.
     :param slo: time from capture within which a frame must be answered, in seconds.
     :param pools: pools that may serve it, the preferred first; later ones are offload targets.
+    :param pool_order: ``listed``: ``pools`` are in order of preference; ``cheapest``: preferred is
+        where a frame costs least, by the pool's price and the time that it takes there. In a
+        configuration ``pools`` are then in that order.
     :param supersede: whether a camera's newest frame replaces its queued one.
     :param max_queue: frames that may wait; a further one is rejected.
     :param late_answers: whether a frame past its deadline is still worth an answer; if not it
@@ -128,6 +146,7 @@ class Lane:
     late_answers: bool = False
     late_by: float | None = None
     out_of_order: bool = False
+    pool_order: str = 'listed'
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -140,6 +159,10 @@ class Lane:
             raise ConfigurationError(f'lane {self.name} has no pool: name at least one')
         if len(set(self.pools)) != len(self.pools):
             raise ConfigurationError(f'lane {self.name}: pools {list(self.pools)} repeat a name')
+        if self.pool_order not in POOL_ORDERS:
+            raise ConfigurationError(
+                f'lane {self.name}: pool_order is {self.pool_order!r}: use one of '
+                f'{list(POOL_ORDERS)}')
         if self.max_queue < 1:
             raise ConfigurationError(
                 f'lane {self.name}: max_queue is {self.max_queue}: give 1 or more')
@@ -170,7 +193,8 @@ class Limits:
     :param probe_interval: a pool predicted to be too slow is tried again after so many seconds.
     :param suspend_after: consecutive failures after which a replica is left alone for a while.
     :param exploration: share of frames that may go to a pool not preferred, so that its model
-        stays known; 0 for none.
+        stays known; 0 for none. Together with all else that is late they must stay within what
+        ``quantile`` leaves.
     :param hedge_share: share of frames of which a second copy may be sent; 0 for none.
     :param hedge_quantile: of a lane's completions, after which a second copy is due.
     :param rho_low: utilisation under which policy ``laimr_paper`` removes a replica.
@@ -188,7 +212,7 @@ class Limits:
     max_attempts: int = 3
     probe_interval: float = 5.0
     suspend_after: int = 3
-    exploration: float = 0.01
+    exploration: float = 0.005
     hedge_share: float = 0.0
     hedge_quantile: float = 0.95
     rho_low: float = 0.3
@@ -267,10 +291,20 @@ class Configuration:
                 raise ConfigurationError(
                     f'pool {pool.name}: instance {pool.instance!r} is not configured; there '
                     f'are {sorted(self.instances)}')
+        # Frozen for those who use it.
+        object.__setattr__(self, 'lanes', {
+            name: self._in_order(lane) for name, lane in self.lanes.items()})
+
+    def _in_order(self, lane: Lane) -> Lane:
+        if lane.pool_order == 'listed':
+            return lane
+        return replace(lane, pools=tuple(sorted(
+            lane.pools, key=lambda name: self.pools[name].cost(lane.model))))
 
 
 __all__ = [
     'POLICIES',
+    'POOL_ORDERS',
     'Configuration',
     'ConfigurationError',
     'Frame',

@@ -72,7 +72,8 @@ def node_parameters(
         'lanes': {name: {
             'model': lane.model, 'slo': lane.slo, 'pools': list(lane.pools),
             'supersede': lane.supersede, 'max_queue': lane.max_queue,
-            'late_answers': lane.late_answers} for name, lane in configuration.lanes.items()},
+            'late_answers': lane.late_answers,
+            'pool_order': lane.pool_order} for name, lane in configuration.lanes.items()},
         'instance_names': list(configuration.instances),
         'instances': {name: {'capacity': instance.capacity, 'background': instance.background}
                       for name, instance in configuration.instances.items()},
@@ -81,6 +82,7 @@ def node_parameters(
             'instance': pool.instance, 'models': list(pool.models),
             'min_replicas': pool.min_replicas, 'max_replicas': pool.max_replicas,
             'max_in_flight': pool.max_in_flight, 'start_up': pool.start_up,
+            'price': pool.price,
             'network_mean': pool.network.mean, 'network_cv': pool.network.cv,
             'latency': {model: {key: getattr(law, key)
                                 for key in ('alpha', 'beta', 'gamma', 'cv')}

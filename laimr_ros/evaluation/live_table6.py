@@ -81,8 +81,8 @@ class LiveRun:
 
 
 def policy() -> Policy:
-    """Return LA-IMR as a dispatcher is told it: at the tuned limits, with per-replica laws."""
-    return replace(POLICIES['laimr'], service='per_replica')
+    """Return LA-IMR at the tuned limits."""
+    return POLICIES['laimr']
 
 
 def spread(workload: Workload, robots: int) -> Workload:

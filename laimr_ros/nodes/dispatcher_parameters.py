@@ -91,7 +91,7 @@ _LIMITS = (
                   'long', 's', 0.1, 3600.0, live=True),
     ParameterSpec('suspend_after', 3, 'failures in a row after which a replica is left alone for '
                   'a while', '', 1, 1000, live=True),
-    ParameterSpec('exploration', 0.01, 'share of frames that may go to a pool not preferred, if '
+    ParameterSpec('exploration', 0.005, 'share of frames that may go to a pool not preferred, if '
                   'they are on time there too, so that its latency stays known; 0 for none', '',
                   0.0, 0.5, live=True),
     ParameterSpec('hedge_share', 0.0, 'share of frames of which a second copy may be sent to '
@@ -110,6 +110,9 @@ def _lane_specs(lane: str, pools: list[str]) -> Iterator[ParameterSpec]:
                         'answered', 's', 0.001, 3600.0, live=True)
     yield ParameterSpec(f'{prefix}pools', pools, 'pools that may serve it, the preferred first',
                         live=True)
+    yield ParameterSpec(f'{prefix}pool_order', 'listed', '"listed" for the order of pools; '
+                        '"cheapest" to prefer where a frame costs least: price of the pool times '
+                        'time taken there', live=True)
     yield ParameterSpec(f'{prefix}robots', [], 'shell patterns of the robots in it (robot1*)',
                         live=True)
     yield ParameterSpec(f'{prefix}supersede', True, "whether a robot's newest frame replaces its "
@@ -137,6 +140,8 @@ def _pool_specs(pool: str, models: list[str]) -> Iterator[ParameterSpec]:
                         'measured', 's', 0.0, 3600.0, live=True)
     yield ParameterSpec(f'{prefix}network_mean', 0.001, 'mean network round trip', 's', 0.0, 60.0,
                         live=True)
+    yield ParameterSpec(f'{prefix}price', 1.0, 'of a replica for a second, in any unit that all '
+                        'pools share; for pool_order "cheapest"', '', 0.0, 1e9, live=True)
     yield ParameterSpec(f'{prefix}network_cv', 0.3, 'coefficient of variation of the round trip',
                         '', 0.0, 10.0, live=True)
 
@@ -220,7 +225,7 @@ def configuration(values: Mapping[str, Any]) -> Configuration:
         get = _getter(values, f'lanes.{name}.')
         lanes[name] = Lane(
             name, get('model'), get('slo'), tuple(get('pools')), get('supersede'),
-            get('max_queue'), get('late_answers'))
+            get('max_queue'), get('late_answers'), pool_order=get('pool_order'))
     pools = {}
     for name in values['pool_names']:
         get = _getter(values, f'pools.{name}.')
@@ -230,7 +235,8 @@ def configuration(values: Mapping[str, Any]) -> Configuration:
             models[model] = PowerLaw(law('alpha'), law('beta'), law('gamma'), law('cv'))
         pools[name] = Pool(
             name, models, get('instance'), Network(get('network_mean'), get('network_cv')),
-            get('min_replicas'), get('max_replicas'), get('max_in_flight'), get('start_up'))
+            get('min_replicas'), get('max_replicas'), get('max_in_flight'), get('start_up'),
+            get('price'))
     instances = {}
     for name in values['instance_names']:
         get = _getter(values, f'instances.{name}.')

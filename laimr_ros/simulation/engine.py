@@ -91,6 +91,7 @@ class Books:
         count = len(workload.time)
         self.pools = tuple(scenario.pools)
         self.numbers = {name: k for k, name in enumerate(self.pools)}
+        self._first = {name: lane.pools[0] for name, lane in scenario.lanes.items()}
         self.finished = [math.nan] * count
         self.ending = [OPEN] * count
         self.pool = [-1] * count
@@ -106,7 +107,8 @@ class Books:
             self.finished[number] = now
         if ended.pool:
             self.pool[number] = self.numbers[ended.pool]
-            self.offloaded[number] = ended.offloaded
+            # By the scenario's order, whichever pool the policy prefers.
+            self.offloaded[number] = ended.pool != self._first[ended.frame.lane]
 
     def result(
         self, scenario: Scenario, policy: Policy, seed: int, runs: Sequence[Run]

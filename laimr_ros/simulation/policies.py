@@ -9,14 +9,13 @@ from typing import Any
 from laimr_ros.control.baseline_planner import BaselinePlanner, OverflowRouter, RoundRobinRouter
 from laimr_ros.control.baselines import Clairvoyant, Foreseen, Rule, RULES
 from laimr_ros.control.jobs import Job
-from laimr_ros.control.nouns import Configuration
+from laimr_ros.control.nouns import Configuration, Lane, POOL_ORDERS
 from laimr_ros.control.paper import PaperPlanner, PaperRouter, Traffic
 from laimr_ros.control.planning import Planner
 from laimr_ros.control.policies import PolicyMaker, RoutingPolicy, ScalingPolicy
 from laimr_ros.control.pools import PoolState
 from laimr_ros.control.routing import Router
 from laimr_ros.simulation.scenarios import Scenario
-from laimr_ros.simulation.service_model import SharedInstance
 
 #: Who says where a frame goes. ``overflow``: the first pool of the lane with a free replica, else
 #: the frame waits in one queue; ``round_robin``: pushed to the first pool's replicas in turn.
@@ -30,12 +29,6 @@ SCALINGS = (
     'capacity_rule', 'sqrt_staffing', 'clairvoyant', 'fixed')
 
 
-#: ``per_replica``: the scenario's power law in the rate of a replica, the paper's form for
-#: control; ``shared_instance``: the exact form, where a replica more does not make services
-#: quicker, see :class:`~laimr_ros.simulation.service_model.SharedInstance`.
-SERVICES = ('per_replica', 'shared_instance')
-
-
 @dataclass(frozen=True)
 class Policy:
     """
@@ -46,7 +39,8 @@ class Policy:
     :param settings: of the scaling rule, those that differ from its defaults.
     :param limits: of the controller, those that differ from
         :class:`laimr_ros.control.nouns.Limits`' defaults.
-    :param service: what the controller is told of service times, one of :data:`SERVICES`.
+    :param pool_order: which of a lane's pools is preferred, one of
+        :data:`~laimr_ros.control.nouns.POOL_ORDERS`.
     """
 
     name: str
@@ -54,7 +48,7 @@ class Policy:
     scaling: str
     settings: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    service: str = 'per_replica'
+    pool_order: str = 'listed'
 
     def __post_init__(self) -> None:
         """Refuse what is unknown."""
@@ -62,17 +56,14 @@ class Policy:
             raise ValueError(f'routing {self.routing!r} is unknown; use one of {list(ROUTINGS)}')
         if self.scaling not in SCALINGS:
             raise ValueError(f'scaling {self.scaling!r} is unknown; use one of {list(SCALINGS)}')
-        if self.service not in SERVICES:
-            raise ValueError(f'service {self.service!r} is unknown; use one of {list(SERVICES)}')
+        if self.pool_order not in POOL_ORDERS:
+            raise ValueError(
+                f'pool_order {self.pool_order!r} is unknown; use one of {list(POOL_ORDERS)}')
 
     def configuration(self, scenario: Scenario) -> Configuration:
         """Return what the controller is told."""
-        configuration = scenario.configuration(limits=self.limits)
-        if self.service == 'shared_instance':
-            configuration = replace(configuration, pools={
-                name: replace(pool, models={
-                    model: _shared_instance(scenario, name, model) for model in pool.models})
-                for name, pool in configuration.pools.items()})
+        configuration = scenario.configuration(
+            limits=self.limits, pool_order=self.pool_order)
         if self.routing in _PUSHES:
             configuration = replace(configuration, pools={
                 name: replace(pool, max_in_flight=_NO_BOUND)
@@ -113,17 +104,19 @@ class Policy:
                     router = _Telling(router, traffic)
                 return router, PaperPlanner(configuration, pools, traffic)
             return router, BaselinePlanner(
-                configuration, pools, lanes, lambda pool: self._rule(pool, scenario, arrivals))
+                configuration, pools, lanes,
+                lambda pool: self._rule(pool, scenario, configuration.lanes, arrivals))
         return make
 
     def _rule(
-        self, pool: str, scenario: Scenario, arrivals: Mapping[str, Sequence[float]]
+        self, pool: str, scenario: Scenario, lanes: Mapping[str, Lane],
+        arrivals: Mapping[str, Sequence[float]]
     ) -> Rule:
         """Return the rule of one pool. :raises ValueError: for an unknown setting."""
         try:
             if self.scaling != 'clairvoyant':
                 return RULES[self.scaling](**self.settings)
-            return _clairvoyant(pool, scenario, arrivals, **self.settings)
+            return _clairvoyant(pool, scenario, lanes, arrivals, **self.settings)
         except TypeError as error:
             raise ValueError(f'policy {self.name}: {error}') from None
 
@@ -160,16 +153,9 @@ class _Telling:
         self._router.sent(now, job, pool)
 
 
-def _shared_instance(scenario: Scenario, pool: str, model: str) -> SharedInstance:
-    law, true = scenario.pools[pool], scenario.models[model]
-    instance = scenario.instances[law.instance]
-    return SharedInstance(
-        true.idle / instance.speed_up, law.cpus, instance.capacity, true.gamma,
-        instance.background, law.models[model].cv)
-
-
 def _clairvoyant(
-    pool: str, scenario: Scenario, arrivals: Mapping[str, Sequence[float]], *,
+    pool: str, scenario: Scenario, lanes: Mapping[str, Lane],
+    arrivals: Mapping[str, Sequence[float]], *,
     load: float = 0.5, hold: float = 5.0, slack: float = 1.0
 ) -> Clairvoyant:
     """
@@ -179,8 +165,8 @@ def _clairvoyant(
 
     :param load: utilisation of the instances at which service times are taken.
     """
-    lanes = []
-    for name, lane in scenario.lanes.items():
+    foreseen = []
+    for name, lane in lanes.items():
         if pool not in lane.pools:
             continue
         model = scenario.models[lane.model]
@@ -190,8 +176,8 @@ def _clairvoyant(
             for law in (scenario.pools[lane.pools[0]], scenario.pools[pool]))
         before = sum(
             scenario.pools[p].max_replicas for p in lane.pools[:lane.pools.index(pool)])
-        lanes.append(Foreseen(arrivals.get(name, ()), first, before, here / first))
-    return Clairvoyant(lanes, scenario.pools[pool].start_up.mean, hold=hold, slack=slack)
+        foreseen.append(Foreseen(arrivals.get(name, ()), first, before, here / first))
+    return Clairvoyant(foreseen, scenario.pools[pool].start_up.mean, hold=hold, slack=slack)
 
 
 def crossed(routing: str, scaling: str, **settings: float) -> Policy:
@@ -199,13 +185,16 @@ def crossed(routing: str, scaling: str, **settings: float) -> Policy:
     return Policy(f'{routing}+{scaling}', routing, scaling).tuned(**settings)
 
 
-#: The policies that are compared, by name.
+#: The policies that are compared, by name. Rules without a latency model have no notion of where a
+#: frame is cheap: they use pools in the order that the lane lists them. The one that is told of it
+#: all the same, and the limit, show what the order alone is worth.
 POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (
-    # The exact form, and each frame held against the quantile that is promised.
-    Policy('laimr', 'laimr', 'laimr', limits={'routing_quantile': 0.99},
-           service='shared_instance'),
+    # Each frame held against the quantile that is promised.
+    Policy('laimr', 'laimr', 'laimr', limits={'routing_quantile': 0.99}, pool_order='cheapest'),
     # Published with a metric that the autoscaler reads every 5 s.
     Policy('laimr_paper', 'laimr_paper', 'laimr_paper', limits={'scale_interval': 5.0}),
     *(Policy(name, 'overflow', name) for name in SCALINGS
-      if name not in ('laimr', 'laimr_paper', 'fixed')),
+      if name not in ('laimr', 'laimr_paper', 'clairvoyant', 'fixed')),
+    Policy('reactive_cheapest', 'overflow', 'reactive_latency', pool_order='cheapest'),
+    Policy('clairvoyant', 'overflow', 'clairvoyant', pool_order='cheapest'),
 )}

@@ -204,16 +204,18 @@ class Scenario:
         return replace(self, rate=rate)
 
     def configuration(
-        self, policy: str = 'laimr', limits: Mapping[str, float] | None = None
+        self, policy: str = 'laimr', limits: Mapping[str, float] | None = None,
+        pool_order: str = 'listed'
     ) -> Configuration:
         """
         Return what the controller is told.
 
         :param limits: those that differ from :class:`~laimr_ros.control.nouns.Limits`' defaults.
+        :param pool_order: of every lane. A replica-second costs the same in every pool.
         """
         return Configuration(
             {name: Lane(name, lane.model, lane.slo, lane.pools, lane.supersede, lane.max_queue,
-                        lane.late_answers, lane.late_by, lane.out_of_order)
+                        lane.late_answers, lane.late_by, lane.out_of_order, pool_order)
              for name, lane in self.lanes.items()},
             {name: Pool(name, dict(pool.models), pool.instance,
                         Network(pool.network.mean, pool.network.cv), pool.min_replicas,

@@ -33,6 +33,9 @@ def test_things_are_filed_under_their_names() -> None:
     (lambda: make_pool(min_replicas=3, max_replicas=2), 'min_replicas 3'),
     (lambda: make_pool(max_in_flight=0), 'max_in_flight is 0'),
     (lambda: make_pool(start_up=-1.0), 'start_up is -1.0'),
+    (lambda: make_pool(price=-1.0), 'price is -1.0'),
+    (lambda: make_pool(price=float('inf')), 'price is inf'),
+    (lambda: make_lane(pool_order='fastest'), "pool_order is 'fastest': use one of"),
     (lambda: configure([make_lane()], [make_pool()], quantile=1.0), 'quantile is 1.0'),
     (lambda: configure([make_lane()], [make_pool()], scale_interval=0.0), 'scale_interval is 0'),
     (lambda: configure([make_lane()], [make_pool()], stabilisation=-1.0), 'stabilisation is -1'),
@@ -41,3 +44,31 @@ def test_things_are_filed_under_their_names() -> None:
 def test_a_bad_number_is_named(make: object, names: str) -> None:
     with pytest.raises(ConfigurationError, match=names):
         make()  # type: ignore[operator]
+
+
+def order_of(order: str, *, price: float = 1.0, network: float = 0.0, batch: int = 1) -> object:
+    """Return a lane's pools where the cloud is twice as quick, and has the rest."""
+    return configure(
+        [make_lane('lane', 1.0, 'edge', 'cloud', pool_order=order)],
+        [make_pool('edge', 0.2), make_pool(
+            'cloud', 0.1, price=price, network=network, max_in_flight=batch)],
+    ).lanes['lane'].pools
+
+
+@pytest.mark.parametrize(('cloud', 'first'), [
+    ({}, 'cloud'),
+    ({'price': 1.9}, 'cloud'),
+    ({'price': 2.1}, 'edge'),
+    # A replica that waits for the network is paid for all the same.
+    ({'network': 0.09}, 'cloud'),
+    ({'network': 0.11}, 'edge'),
+    ({'network': 0.11, 'batch': 2}, 'cloud'),
+])
+def test_cheapest_prefers_where_a_frame_costs_least(cloud: dict[str, float], first: str) -> None:
+    assert order_of('cheapest', **cloud)[0] == first
+    assert order_of('listed', **cloud) == ('edge', 'cloud')
+
+
+def test_where_costs_are_equal_the_listed_order_stands() -> None:
+    lane = make_lane('lane', 1.0, 'edge', 'cloud', pool_order='cheapest')
+    assert configure([lane], [make_pool('edge'), make_pool('cloud')]).lanes['lane'] == lane

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from laimr_ros.evaluation.comparison import POLICIES
 from laimr_ros.evaluation.decision_time import findings, tasks
 import pytest
 
@@ -21,7 +22,7 @@ def _rows(**numbers):
 
 def test_everybody_is_timed_with_both_clocks():
     runs = tasks([1, 2], 30.0)
-    assert len({run.key() for run in runs}) == len(runs) == 2 * 9 * 2 * 2
+    assert len({run.key() for run in runs}) == len(runs) == 2 * len(POLICIES) * 2 * 2
     assert {run.overrides['measured'] for run in runs} == {30.0}
 
 
@@ -47,5 +48,5 @@ def test_one_slow_seed_decides_nothing():
 
 def test_a_small_run_end_to_end():
     found = findings([run.run() for run in tasks([1], 5.0)])
-    assert len(found.table) == 18
+    assert len(found.table) == 2 * len(POLICIES)
     assert all(0.0 < row[1] <= row[2] for row in found.table)

@@ -14,7 +14,7 @@ SHORT = load_scenario('paper', {'warm_up': 20.0, 'measured': 60.0})
 def test_the_policies_of_the_issue_are_there() -> None:
     assert set(POLICIES) == {
         'laimr', 'laimr_paper', 'reactive_latency', 'cpu_hpa', 'queue_length', 'two_window',
-        'capacity_rule', 'sqrt_staffing', 'clairvoyant'}
+        'capacity_rule', 'sqrt_staffing', 'clairvoyant', 'reactive_cheapest'}
 
 
 @pytest.mark.parametrize('routing', ROUTINGS)
@@ -49,11 +49,19 @@ def test_who_pushes_is_given_no_bound_in_flight() -> None:
     assert POLICIES['laimr_paper'].configuration(SHORT).pools['edge'].max_in_flight > 1000
 
 
-def test_the_controller_is_told_the_exact_form_or_the_calibrated_one() -> None:
-    exact = POLICIES['laimr'].configuration(SHORT).pools['cloud'].models['yolov5m']
-    assert exact.mean(0.0, 16) == pytest.approx(0.73 / 1.8 * (1.0 + (3.0 / 48.0) ** 1.49))
-    fitted = POLICIES['laimr_paper'].configuration(SHORT).pools['edge'].models['yolov5m']
-    assert fitted.mean(4.0, 8) == pytest.approx(0.73 + 1.29 * 0.5 ** 1.49)
+def test_who_knows_prices_prefers_where_a_frame_costs_least() -> None:
+    """The cloud is 1.8 times as quick, and a replica-second costs the same everywhere."""
+    order = {name: POLICIES[name].configuration(SHORT).lanes['balanced'].pools
+             for name in POLICIES}
+    assert {name for name, pools in order.items() if pools == ('cloud', 'edge')} == {
+        'laimr', 'reactive_cheapest', 'clairvoyant'}
+    assert set(order.values()) == {('cloud', 'edge'), ('edge', 'cloud')}
+
+
+def test_offloaded_is_what_the_scenarios_first_pool_does_not_serve() -> None:
+    """Whatever the policy prefers."""
+    assert simulate(SHORT, POLICIES['laimr'], 1).summary()['offload_share'] > 0.9
+    assert simulate(SHORT, POLICIES['capacity_rule'], 1).summary()['offload_share'] < 0.5
 
 
 def test_unknown_names_and_settings_are_named() -> None:
@@ -61,8 +69,8 @@ def test_unknown_names_and_settings_are_named() -> None:
         Policy('mine', 'best', 'laimr')
     with pytest.raises(ValueError, match=r"scaling 'best' is unknown; use one of"):
         Policy('mine', 'laimr', 'best')
-    with pytest.raises(ValueError, match=r"service 'best' is unknown; use one of"):
-        Policy('mine', 'laimr', 'laimr', service='best')
+    with pytest.raises(ValueError, match=r"pool_order 'best' is unknown; use one of"):
+        Policy('mine', 'laimr', 'laimr', pool_order='best')
     with pytest.raises(ValueError, match=r"policy cpu_hpa: .*'goal'"):
         simulate(SHORT, POLICIES['cpu_hpa'].tuned(goal=0.5), 1)
 
