@@ -18,6 +18,7 @@ from laimr_ros.evaluation import (
     gamma,
     holdout,
     live_table6,
+    margin,
     scale,
     spread,
     table6,
@@ -80,6 +81,9 @@ EXPERIMENTS = {
         frozen.findings),
     'gamma-sensitivity': Experiment(
         'What a wrong exponent does to latency and cost (R2)', gamma.tasks, gamma.findings),
+    'margin': Experiment(
+        'Whether margin and windows that were tuned by hand matter (R6)', margin.tasks,
+        margin.findings),
     'tuning': Experiment(
         'Settings of every policy, by the same search on other seeds', tuning.tasks,
         tuning.findings),

@@ -133,10 +133,9 @@ def findings(rows: Sequence[Row]) -> Findings:
          'ended as the dispatcher asks. Their detectors are emulated and use no CPU: they wait '
          "by the scenario's law, and know how many of their instance are at work; networks are "
          'emulated in front of them.',
-         'Different from `table6-p99`, on both sides: the dispatcher node is told the per-replica '
-         'law, not the exact form; it gives frames up one SLO after their deadline; '
-         f"each robot's frames come from {CAMERAS} cameras in turn, so that none is given up for "
-         'a newer one. Simulated replicas start as fast as the real ones did here ('
+         'Different from `table6-p99`, on both sides: frames are given up one SLO after their '
+         f"deadline; each robot's frames come from {CAMERAS} cameras in turn, so that none is "
+         'given up for a newer one. Simulated replicas start as fast as the real ones did here ('
          + ', '.join(f'{row["start_up_s"]:.2f} s' for row in rows) + ').'])
 
 
