@@ -68,7 +68,7 @@ EXPERIMENTS = {
         'A pool a model against replicas that hold all models (Fig. 4)', fig4.tasks,
         fig4.findings),
     'crossed': Experiment(
-        'What routing and scaling are worth apart', crossed.tasks,
+        'What order of pools, routing and scaling are worth apart', crossed.tasks,
         crossed.findings),
     'live-table6': Experiment(
         'The scenario `paper` with real nodes, beside the same simulated', live_table6.tasks,

@@ -1,22 +1,29 @@
-"""Halves are judged seed by seed, and only at about the same cost."""
+"""Parts are judged seed by seed, and only at about the same cost."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.crossed import findings, halves, RATES, SCENARIOS, tasks
+from laimr_ros.evaluation.crossed import findings, parts, RATES, SCENARIOS, tasks
 from laimr_ros.evaluation.report import write_report
 from laimr_ros.evaluation.runs import run_all
 import pytest
 
+ROUTING = 'LA-IMR routing alone, against reactive_latency and the order of pools, earns'
 
-def test_each_half_is_the_wholes_own():
-    four = halves()
-    assert (four['both'], four['neither']) == (POLICIES['laimr'], POLICIES['reactive_latency'])
-    ours, theirs = four['both'], four['neither']
-    assert (four['routing'].routing, four['routing'].scaling) == (ours.routing, theirs.scaling)
-    assert four['routing'].settings == theirs.settings
-    assert (four['scaling'].routing, four['scaling'].scaling) == (theirs.routing, ours.scaling)
-    assert four['scaling'].limits == ours.limits
+
+def test_each_part_is_the_wholes_own():
+    made = parts()
+    assert (made['both'], made['neither']) == (POLICIES['laimr'], POLICIES['reactive_latency'])
+    ours, theirs = made['both'], made['neither']
+    assert made['order'] == replace(theirs, pool_order=ours.pool_order)
+    assert (made['routing'].routing, made['routing'].scaling) == (ours.routing, theirs.scaling)
+    assert made['routing'].settings == theirs.settings
+    assert (made['scaling'].routing, made['scaling'].scaling) == (theirs.routing, ours.scaling)
+    assert made['scaling'].limits == ours.limits
+    assert {policy.pool_order for name, policy in made.items() if name != 'neither'} == {
+        ours.pool_order}
 
 
 def _rows(p99=1.0, late=0.02, cost=100.0, noise=0.0):
@@ -35,7 +42,7 @@ def _rows(p99=1.0, late=0.02, cost=100.0, noise=0.0):
 
 def _holding(rows):
     claims = findings(rows).claims
-    assert len(claims) == len(SCENARIOS) * len(RATES) * 3 * 2
+    assert len(claims) == len(SCENARIOS) * len(RATES) * 4 * 2
     return {claim.claim.split('/s: ')[1].split(' at ')[0] for claim in claims if claim.holds}
 
 
@@ -44,8 +51,7 @@ def test_who_is_the_same_earns_nothing():
 
 
 @pytest.mark.parametrize(('numbers', 'holding'), [
-    ({'p99': 0.9}, {'LA-IMR routing earns a lower P99'}),
-    ({'late': 0.01}, {'LA-IMR routing earns fewer late frames'}),
+    ({'p99': 0.9}, {f'{ROUTING} a lower P99'}), ({'late': 0.01}, {f'{ROUTING} fewer late frames'}),
     ({'p99': 0.9, 'late': 0.01, 'cost': 111.0}, set()),
     ({'p99': 1.1, 'late': 0.03}, set()),
     ({'p99': 0.95, 'noise': 0.3}, set())])
@@ -57,4 +63,4 @@ def test_real_runs_are_told_of(tmp_path):
     rows = run_all(tasks([1], 10.0), tmp_path / 'runs.jsonl', 1)
     write_report(tmp_path, 'crossed', 'Crossed', {}, rows, findings(rows))
     assert (tmp_path / 'p99_against_cost.png').exists()
-    assert len({row['key'] for row in rows}) == len(rows) == 16
+    assert len({row['key'] for row in rows}) == len(rows) == 20
