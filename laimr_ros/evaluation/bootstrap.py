@@ -25,7 +25,8 @@ def interval(
     :param statistic: from samples, shape (resamples, seeds, ...), to one number each.
     :param values: shape (seeds, ...).
     :param level: share of the resamples within the interval.
-    :return: both ends; NaN for fewer than two seeds, which tell nothing of their scatter.
+    :return: both ends, of the resamples in which the statistic is a number; NaN for fewer than two
+        seeds, which tell nothing of their scatter.
     """
     sample = np.asarray(values, np.float64)
     count = len(sample)
@@ -33,11 +34,15 @@ def interval(
         return math.nan, math.nan
     chosen = np.random.default_rng(1).integers(count, size=(_RESAMPLES, count))
     with np.errstate(invalid='ignore', divide='ignore'):
-        found = np.sort(statistic(sample[chosen]))
+        found = statistic(sample[chosen])
+    # A ratio of no scatter to no scatter, where one seed was drawn every time, is no number.
+    found = np.sort(found[~np.isnan(found)])
+    if not len(found):
+        return math.nan, math.nan
     # Order statistics rather than interpolation, which makes NaN of two infinities.
     tail = 0.5 * (1.0 - level)
-    low = found[math.floor(tail * (_RESAMPLES - 1))]
-    high = found[math.ceil((1.0 - tail) * (_RESAMPLES - 1))]
+    low = found[math.floor(tail * (len(found) - 1))]
+    high = found[math.ceil((1.0 - tail) * (len(found) - 1))]
     return float(low), float(high)
 
 

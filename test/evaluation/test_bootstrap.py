@@ -32,3 +32,12 @@ def test_missing_frames_reach_into_the_interval():
     low, high = median_interval([1.0, 1.1, 1.2, math.inf, math.inf])
     assert low == 1.0
     assert high == math.inf
+
+
+def test_resamples_without_a_number_are_left_out():
+    # Two seeds: half the resamples are one of them twice and have no scatter to compare.
+    def ratio(samples):
+        return samples.std(axis=1)[:, 0] / samples.std(axis=1)[:, 1]
+
+    assert interval(ratio, [(1.0, 2.0), (2.0, 4.0)]) == (0.5, 0.5)
+    assert all(math.isnan(end) for end in interval(ratio, [(1.0, 1.0), (1.0, 1.0)]))
