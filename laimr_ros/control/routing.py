@@ -66,7 +66,9 @@ class Router:
 
     Frames are held here and pulled by free replicas (one shared queue a lane), so a pool
     behaves as G/G/c. The first pool of the lane that is predicted on time at the routing
-    quantile gets the frame, at once or by waiting for it; later pools are offload targets.
+    quantile gets the frame, at once or by waiting for it; later pools are offload targets. In
+    the order ``cheapest`` a frame does not wait while an idle replica of a later pool would answer
+    sooner: one that is there is paid for anyway.
 
     Offloading takes a token of the target, refilled at the rate that the target's own lanes
     leave. The bucket paces, it never makes a frame late by prediction: without a token a frame
@@ -181,7 +183,9 @@ class Router:
         token_at = math.inf
         hold: PoolState | None = None
         some_ready = False
+        held_until = math.inf
         lane = job.lane
+        cheapest = lane.pool_order == 'cheapest'
         for pool, model, bucket in self._lane_pools[lane.name]:
             ready = pool.ready
             if ready == 0:
@@ -192,11 +196,15 @@ class Router:
                 fastest = costs.low
             high = costs.network_high + costs.service_high
             if hold is not None:
-                # Already waiting for a preferred pool: only note until when this one can help.
+                # Already waiting for a preferred pool: note until when this one can help, or that
+                # it can at once.
                 if job.deadline - high > depart_by:
                     depart_by = job.deadline - high
-                continue
+                if not (cheapest and high < held_until):
+                    continue
             replica = pool.best()
+            if hold is not None and (replica is None or replica.in_flight):
+                continue
             if replica is not None:
                 wait = pool.wait(replica, now, costs) if replica.in_flight else 0.0
                 if wait + high <= remaining:
@@ -227,6 +235,7 @@ class Router:
                             wait += waiting * ahead / ready
                 if wait + high <= remaining:
                     hold = pool
+                    held_until = wait + high
         if hold is not None or token_at < math.inf:
             review_at = self._review(depart_by, job, fastest, now) if hold else math.inf
             decision = Decision(Verdict.HOLD, min(token_at, review_at))

@@ -108,6 +108,27 @@ def test_at_the_last_chance_the_cloud_is_taken() -> None:
     assert decision.pool is place.pools['cloud']
 
 
+@pytest.mark.parametrize(('cheapest', 'begun', 'pool'), [
+    # The edge, half as dear by the hour, answers in 0.6 s if waited for, the cloud in 0.41 s.
+    (True, 0.2, 'cloud'),
+    # In 0.4 s.
+    (True, 0.0, None),
+    (False, 0.2, None),
+])
+def test_in_the_order_of_cost_an_idle_replica_that_answers_sooner_is_not_left_idle(
+    cheapest: bool, begun: float, pool: str | None
+) -> None:
+    place = Place(
+        [make_lane('lane', 1.0, 'edge', 'cloud',
+                   pool_order='cheapest' if cheapest else 'listed')],
+        [make_pool('edge', 0.3, price=0.5),
+         make_pool('cloud', 0.35, network=0.06)], edge=1, cloud=1)
+    place.occupy('edge', begun)
+    decision = place.router.decide(place.job(), 0.2)
+    assert (decision.pool and decision.pool.config.name) == pool
+    assert decision.verdict is (Verdict.HOLD if pool is None else Verdict.SEND)
+
+
 def test_a_busy_edge_that_is_back_too_late_is_not_waited_for() -> None:
     place = edge_and_cloud(0.25, edge=0.15)
     place.occupy('edge', 0.0)
