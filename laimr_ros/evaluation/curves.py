@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 import math
 from statistics import median
 
 from laimr_ros.evaluation.comparison import POLICIES
 from laimr_ros.evaluation.findings import Claim, Findings
-from laimr_ros.evaluation.runs import Row, Task
+from laimr_ros.evaluation.runs import Row
+from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.evaluation.tuning import GRIDS
+from laimr_ros.simulation.policies import Policy
+from laimr_ros.simulation.scenario_files import load_scenario
 import numpy as np
 
 RATES = (4.0, 6.0)
@@ -21,13 +25,23 @@ _WIDER: Mapping[str, Sequence[float]] = {
     'reactive_cheapest': (0.2, 0.3), 'cpu_hpa': (0.15, 0.95), 'queue_length': (0.25, 4.0),
     'two_window': (0.15, 0.9), 'capacity_rule': (0.15, 0.2), 'sqrt_staffing': (0.0001, 0.3),
     'clairvoyant': (3.0,)}
+_ORDER = POLICIES['laimr'].pool_order
+#: The policies that have a curve: those compared, and the rules given LA-IMR's order of pools too,
+#: so that what is left is what scaling and routing do.
+CURVES: Mapping[str, Policy] = {
+    **POLICIES,
+    **{f'{name}, {_ORDER}': replace(policy, pool_order=_ORDER)
+       for name, policy in POLICIES.items()
+       if policy.routing == 'overflow' and policy.pool_order != _ORDER
+       and name != 'reactive_latency'}}  # That one is there as reactive_cheapest.
 #: Each policy's main setting, its values, that of tuning included; other settings are as tuned.
 SWEEPS = {
-    policy.name: (name, tuple(sorted({
-        *values, *_WIDER.get(policy.name, ()),
+    curve: (name, tuple(sorted({
+        *values, *_WIDER.get(own, ()),
         *(tuned for tuned in [{**policy.limits, **policy.settings}.get(name)]
           if tuned is not None)})))
-    for policy in POLICIES.values() for name, values in [next(iter(GRIDS[policy.name].items()))]}
+    for curve, policy in CURVES.items() for own in [curve.split(',')[0]]
+    for name, values in [next(iter(GRIDS[own].items()))]}
 #: Where LA-IMR stands on its curve.
 TUNED = POLICIES['laimr'].limits[SWEEPS['laimr'][0]]
 # Places between both ends of common costs where curves are compared.
@@ -37,11 +51,13 @@ _PLACES = 50
 Curve = Sequence[tuple[float, float]]
 
 
-def tasks(seeds: Sequence[int], measured: float | None) -> list[Task]:
+def tasks(seeds: Sequence[int], measured: float | None) -> list[Simulated]:
     """Return the runs, of few seeds: there are many settings."""
     window = _MEASURED if measured is None else measured
-    return [Task('paper', rate, policy, seed, window, ((name, value),))
-            for rate in RATES for policy, (name, values) in SWEEPS.items()
+    worlds = [load_scenario('paper', {'rate': rate, 'measured': window}) for rate in RATES]
+    return [Simulated({'policy': curve, 'settings': {name: value}}, world,
+                      CURVES[curve].tuned(**{name: value}), seed)
+            for world in worlds for curve, (name, values) in SWEEPS.items()
             for value in values for seed in seeds[:_SEEDS]]
 
 
@@ -65,7 +81,7 @@ def findings(rows: Sequence[Row]) -> Findings:
     claims = []
     for rate in RATES:
         cost, ours, _ = middle['laimr', rate, TUNED]
-        for policy in POLICIES:
+        for policy in CURVES:
             if policy not in ('laimr', 'clairvoyant'):
                 claims.append(_below(
                     rate, policy, cost, ours, curves['laimr', rate], curves[policy, rate]))
@@ -77,7 +93,9 @@ def findings(rows: Sequence[Row]) -> Findings:
             'replica-seconds', f'P99 s at {rate:g} per second') for rate in RATES},
         [f'Medians over {len({row["seed"] for row in rows})} seeds (at most {_SEEDS} are run) of '
          f'{rows[0]["measured"]:g} s. One setting of each policy is swept, the first of its grid '
-         'in `tuning` and somewhat beyond; the others are as tuned.',
+         'in `tuning` and somewhat beyond; the others are as tuned. LA-IMR prefers the pool where '
+         f'a frame costs least; rules that are not told so stand here with that order ({_ORDER}) '
+         'as well.',
          'A claim is judged where LA-IMR stands as tuned: its P99 against the line through the '
          "other policy's runs at the same cost. Where that policy cannot spend as much (or as "
          'little), its nearest run stands, and the text says so. Runs without a finite P99 are '

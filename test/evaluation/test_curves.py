@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 import math
 
 from laimr_ros.evaluation import curves
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.curves import at_cost, findings, RATES, share_below, SWEEPS, tasks, TUNED
+from laimr_ros.evaluation.curves import (
+    at_cost,
+    CURVES,
+    findings,
+    RATES,
+    share_below,
+    SWEEPS,
+    tasks,
+    TUNED,
+)
 from laimr_ros.evaluation.report import write_report
 from laimr_ros.evaluation.runs import run_all
 import pytest
@@ -38,21 +48,32 @@ def test_curves_are_compared_where_both_have_runs():
 
 
 def test_every_policy_has_a_curve_and_laimr_its_place_on_it():
-    assert set(SWEEPS) == set(POLICIES)
+    assert set(SWEEPS) == set(CURVES) > set(POLICIES)
     for policy, (name, values) in SWEEPS.items():
         assert len(values) >= 5
         for value in values:
-            POLICIES[policy].tuned(**{name: value})
+            CURVES[policy].tuned(**{name: value})
     assert TUNED in SWEEPS['laimr'][1]
     keys = [task.key() for task in tasks(range(1, 11), None)]
     assert len(keys) == len(set(keys)) == 5 * len(RATES) * sum(
         len(values) for _, values in SWEEPS.values())
 
 
+def test_rules_get_the_order_of_pools_and_nothing_else():
+    given = {name: policy for name, policy in CURVES.items() if name not in POLICIES}
+    assert 'sqrt_staffing, cheapest' in given
+    for name, policy in given.items():
+        before = POLICIES[name.split(',')[0]]
+        assert (before.pool_order, policy.pool_order) == ('listed', 'cheapest')
+        assert replace(policy, pool_order='listed') == before
+    # Those who scale by a rule all have a curve in that order.
+    assert {p.scaling for p in CURVES.values() if p.pool_order == 'cheapest'} == {
+        p.scaling for p in POLICIES.values()} - {'laimr_paper'}
+
+
 def _rows(ours, theirs):
-    return [{'policy': task.policy, 'rate': task.rate, 'seed': 1, 'measured': 600.0,
-             'settings': dict(task.settings), 'on_time': 0.9,
-             'p99_s': ours if task.policy == 'laimr' else theirs,
+    return [{**task.labels, 'rate': task.scenario.rate, 'seed': 1, 'measured': 600.0,
+             'on_time': 0.9, 'p99_s': ours if task.labels['policy'] == 'laimr' else theirs,
              'replica_seconds': 100.0 + place}
             for place, task in enumerate(tasks([1], None))]
 
@@ -61,7 +82,7 @@ def _rows(ours, theirs):
     (1.0, 1.1, True), (1.0, 1.0, False), (1.0, math.inf, True), (math.inf, math.inf, False)])
 def test_claims_follow_the_runs(ours, theirs, holds):
     claims = findings(_rows(ours, theirs)).claims
-    assert len(claims) == len(RATES) * (len(POLICIES) - 2)
+    assert len(claims) == len(RATES) * (len(CURVES) - 2)
     assert {claim.holds for claim in claims} == {holds}
 
 
