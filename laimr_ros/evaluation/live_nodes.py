@@ -40,7 +40,7 @@ class LiveResult:
     :param latency: of every frame of the trace from its reception to its result, in seconds;
         infinite without one.
     :param network_s: by pool, what answers took beyond waiting and service, in seconds.
-    :param offload_share: of the frames that were sent to a worker.
+    :param offload_share: to another pool than their lane lists first, of the frames sent.
     :param replicas: mean number of replicas, ready or starting, both pools together.
     :param start_up_s: what the last start-ups took, in seconds.
     :param lost: frames published that the dispatcher has no record of.
@@ -168,7 +168,9 @@ def read_result(scenario: Scenario, workload: Workload, directory: Path) -> Live
     measured = [record for record in records
                 if scenario.warm_up <= record['stamp'] - told['start_ns'] * 1e-9 < scenario.end]
     answered = [record for record in measured if record['outcome'] == 'answered']
-    sent = [record for record in measured if record['pool']]
+    # Not what the dispatcher calls offloaded: it may prefer another pool than is listed first.
+    away = [record['pool'] != scenario.lanes[record['lane']].pools[0]
+            for record in measured if record['pool']]
     expected = int(np.sum((workload.time >= scenario.warm_up) & (workload.time < scenario.end)))
     latency = [record['latency_s'] - record['age_s'] for record in answered]
     latency += [np.inf] * max(0, expected - len(answered))
@@ -178,7 +180,7 @@ def read_result(scenario: Scenario, workload: Workload, directory: Path) -> Live
                  for pool in scenario.pools]
     return LiveResult(
         np.array(latency), _by_pool(answered, 'network_s'), _by_pool(answered, 'service_s'),
-        float(np.mean([record['offloaded'] for record in sent])) if sent else 0.0,
+        float(np.mean(away)) if away else 0.0,
         float(np.mean([sum(entry[pool]['ready'] + entry[pool]['starting']
                            for pool in scenario.pools) for entry in history])),
         float(np.mean(start_ups)), len(workload.time) - len(records), told['late_s'])

@@ -58,8 +58,9 @@ def test_workers_follow_the_law_that_is_simulated(pool, tmp_path):
 
 def _record(at, outcome='answered', pool='edge', latency=1.0, **more):
     return {'stamp': 1000.0 + at, 'outcome': outcome, 'pool': pool, 'latency_s': latency,
-            'age_s': 0.25, 'network_s': 0.01, 'service_s': 0.7, 'offloaded': pool == 'cloud',
-            **more}
+            'age_s': 0.25, 'network_s': 0.01, 'service_s': 0.7, 'lane': 'balanced',
+            # Of a dispatcher that prefers the cloud.
+            'offloaded': pool == 'edge', **more}
 
 
 def test_records_of_the_measured_window_are_read(tmp_path):
@@ -81,6 +82,7 @@ def test_records_of_the_measured_window_are_read(tmp_path):
     assert len(result.latency) == expected
     assert sum(map(math.isinf, result.latency)) == expected - 3
     assert result.network_s == {'cloud': 0.06, 'edge': 0.01}
+    # The edge is what the lane lists first.
     assert result.offload_share == pytest.approx(1 / 3)
     assert result.replicas == pytest.approx((2 + 4) / 2 + 1 + 3)
     assert result.start_up_s == 1.5
