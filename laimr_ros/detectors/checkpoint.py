@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 import json
 from pathlib import Path
+import pickle
+from typing import Any
+import warnings
 
+from laimr_ros.detectors.base import DetectorError
+from laimr_ros.detectors.contents import why_not_pytorch, why_not_safetensors
+from laimr_ros.detectors.network import require_file
 import torch
 
 
@@ -62,7 +68,7 @@ def read_description(path: Path) -> Description:
         with safe_open(path, 'pt') as file:
             found = file.metadata() or {}
     except SafetensorError as error:
-        raise ValueError(str(error)) from error
+        raise ValueError('it is damaged') from error
     try:
         names = json.loads(found.get('class_names', '[]'))
         size = int(found.get('image_size', '0'))
@@ -74,3 +80,62 @@ def read_description(path: Path) -> Description:
             'laimr_ros.detectors.checkpoint.save_checkpoint')
     return Description(
         found.get('architecture', ''), tuple(str(name) for name in names), size)
+
+
+def read_checkpoint(weights: str) -> tuple[dict[str, torch.Tensor], Description]:
+    """
+    Return the state dictionary in a file, and what it says of itself. No code in it is run.
+
+    :param weights: ``.safetensors``, ``.pt`` or ``.pth``.
+    :raises DetectorError: if it holds none.
+    """
+    path = require_file(
+        'efficientdet', weights, 'an architecture such as tf_efficientdet_lite0 '
+        'for random weights')
+    said = Description()
+    safe = path.suffix.lower() == '.safetensors'
+    problem = (why_not_safetensors if safe else why_not_pytorch)(path)
+    try:
+        if problem:
+            raise ValueError(f'it {problem}')
+        if safe:
+            from safetensors.torch import load_file
+            said = read_description(path)
+            found: Any = load_file(path)
+        else:
+            with warnings.catch_warnings():
+                # PyTorch's, about files of others; the error comes by itself.
+                warnings.simplefilter('ignore', UserWarning)
+                found = torch.load(path, map_location='cpu', weights_only=True)
+    # Whatever a library raises on a damaged or foreign file is the user's wrong file to us.
+    except Exception as error:
+        raise DetectorError(
+            f'cannot load {weights!r} as an EfficientDet: {_refusal(error)}; give a state '
+            'dictionary saved with torch.save or as safetensors') from error
+    # Training scripts keep averaged weights beside the last ones; they are the better ones.
+    for key in ('state_dict_ema', 'state_dict', 'model'):
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+            break
+    if not isinstance(found, dict) or not found:
+        raise DetectorError(f'{weights!r} holds no state dictionary; save model.state_dict()')
+    state = {str(key): value for key, value in found.items()}
+    # Wrappers for training on several GPUs, and effdet's own, put their name in front.
+    for prefix in ('module.', 'model.'):
+        if all(key.startswith(prefix) for key in state if not key.startswith('anchors.')):
+            state = {key[len(prefix):]: value for key, value in state.items()
+                     if key.startswith(prefix)}
+    return state, said
+
+
+def _refusal(error: Exception) -> str:
+    """Return why a file was not loaded, in our words."""
+    if isinstance(error, pickle.UnpicklingError):
+        if 'ultralytics' in str(error):
+            return 'it is a checkpoint of ultralytics, for kind yolo'
+        if 'GLOBAL' in str(error) or 'instantiate' in str(error):
+            return 'it holds Python objects, which could run any code, not weights alone'
+        return 'it is damaged'
+    if isinstance(error, ValueError):
+        return str(error)
+    return 'it is damaged'

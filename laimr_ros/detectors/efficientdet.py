@@ -10,7 +10,7 @@ import warnings
 
 from laimr_ros.detectors import network
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
-from laimr_ros.detectors.checkpoint import Description, read_description
+from laimr_ros.detectors.checkpoint import Description, read_checkpoint
 from laimr_ros.detectors.coco import default_names
 from laimr_ros.detectors.engine import Engine, is_engine
 from laimr_ros.detectors.export import Levels
@@ -86,7 +86,7 @@ class EfficientDetDetector:
                     f'{spec.weights!r} was exported for {said.image_size} and input_px is '
                     f'{spec.input_px}; set input_px to 0, or export it again')
         elif not self._random:
-            state, said = _read(spec.weights)
+            state, said = read_checkpoint(spec.weights)
         config = _configure(spec, str(options['architecture']), self._random, said)
         self.architecture = str(config.name)
         self._class_names = _names(spec, options, config, state, said)
@@ -258,41 +258,6 @@ def _configure(
     return config
 
 
-def _read(weights: str) -> tuple[dict[str, torch.Tensor], Description]:
-    """Return the state dictionary in a file, and what it says of itself."""
-    path = network.require_file(
-        'efficientdet', weights, 'an architecture such as tf_efficientdet_lite0 '
-        'for random weights')
-    said = Description()
-    try:
-        if path.suffix.lower() == '.safetensors':
-            from safetensors.torch import load_file
-            said = read_description(path)
-            found: Any = load_file(path)
-        else:
-            found = torch.load(path, map_location='cpu', weights_only=True)
-    # Whatever a library raises on a damaged or foreign file is the user's wrong file to us.
-    except Exception as error:
-        reason = ' '.join(str(error).split())[:200] or type(error).__name__
-        raise DetectorError(
-            f'cannot load {weights!r}: {reason}; give a state dictionary saved with torch.save '
-            'or as safetensors') from error
-    # Training scripts keep averaged weights beside the last ones; they are the better ones.
-    for key in ('state_dict_ema', 'state_dict', 'model'):
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-            break
-    if not isinstance(found, dict) or not found:
-        raise DetectorError(f'{weights!r} holds no state dictionary; save model.state_dict()')
-    state = {str(key): value for key, value in found.items()}
-    # Wrappers for training on several GPUs, and effdet's own, put their name in front.
-    for prefix in ('module.', 'model.'):
-        if all(key.startswith(prefix) for key in state if not key.startswith('anchors.')):
-            state = {key[len(prefix):]: value for key, value in state.items()
-                     if key.startswith(prefix)}
-    return state, said
-
-
 def _names(
     spec: DetectorSpec, options: dict[str, Any], config: Any,
     state: dict[str, torch.Tensor], said: Description,
@@ -331,11 +296,9 @@ def _build(
         torch.manual_seed(seed)
         built = EfficientDet(config, pretrained_backbone=False)
     if state is not None:
-        try:
-            built.load_state_dict(state)
-        except RuntimeError as error:
-            reason = ' '.join(str(error).split())[:200]
+        if problem := network.why_not_fitting(built, state):
             raise DetectorError(
-                f'{spec.weights!r} does not fit architecture {config.name}: {reason}; '
-                'set option architecture') from error
+                f'{spec.weights!r} does not fit architecture {config.name}: {problem}; '
+                'set option architecture')
+        built.load_state_dict(state)
     return built.eval()

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 import json
 from pathlib import Path
 import sys
+import tempfile
 from typing import Any
 import warnings
 
 from laimr_ros.detectors.base import DetectorError
+from laimr_ros.detectors.contents import why_not_engine
+from laimr_ros.detectors.reasons import in_short
 import numpy as np
 import torch
 
@@ -43,15 +46,18 @@ class Engine:
             raise DetectorError(
                 f'{str(path)!r} lacks its weights, {weights.name!r}; copy both files, or export '
                 'again with `laimr export`')
+        if problem := why_not_engine(path):
+            raise DetectorError(
+                f'cannot load {str(path)!r}: it {problem}; give a file that `laimr export` wrote')
         try:
             core = openvino.Core()
             model = core.read_model(path)
             self.words: Mapping[str, Any] = json.loads(model.get_rt_info([_WORDS]).astype(str))
         # Whatever the library raises on a damaged or foreign file is the user's wrong file to us.
         except Exception as error:
-            reason = ' '.join(str(error).split())[-200:] or type(error).__name__
             raise DetectorError(
-                f'cannot load {str(path)!r}: {reason}; give a file that `laimr export` wrote'
+                f'cannot load {str(path)!r}: it is damaged, does not belong to {weights.name!r} '
+                'or is not ours; copy both files again, or make them with `laimr export`'
             ) from error
         if self.words.get('kind') != kind:
             raise DetectorError(
@@ -60,7 +66,12 @@ class Engine:
         settings: dict[str, Any] = {'PERFORMANCE_HINT': 'LATENCY', 'NUM_STREAMS': 1}
         if threads:
             settings['INFERENCE_NUM_THREADS'] = threads
-        self._request: Any = core.compile_model(model, 'CPU', settings).create_infer_request()
+        try:
+            self._request: Any = core.compile_model(model, 'CPU', settings).create_infer_request()
+        except RuntimeError as error:
+            raise DetectorError(
+                f'cannot load {str(path)!r}: the CPU runtime does not take it; make it anew with '
+                '`laimr export`') from error
 
     def __call__(self, pixels: torch.Tensor) -> list[torch.Tensor]:
         """
@@ -84,7 +95,8 @@ def save_engine(
 
     :param network: in evaluation mode, on the CPU.
     :param example: an input, float32 of shape (1, 3, height, width).
-    :param path: of the ``.xml`` file.
+    :param path: of the ``.xml`` file. It and its weights are written under other names first:
+        what is there is not touched before all is well.
     :param words: what a detector must know; ``kind`` above all.
     :param any_size: take inputs of any height and width, not the example's only.
     """
@@ -97,8 +109,18 @@ def save_engine(
     if any_size:
         model.reshape({0: [1, 3, -1, -1]})
     model.set_rt_info(json.dumps(dict(words)), [_WORDS])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    openvino.save_model(model, path, compress_to_fp16=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f'.{path.stem}.', dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            openvino.save_model(model, made, compress_to_fp16=True)
+            for suffix in ('.bin', path.suffix):
+                made.with_suffix(suffix).replace(path.with_suffix(suffix))
+    # OpenVINO says of a full disk that it could not write.
+    except (OSError, RuntimeError) as error:
+        raise DetectorError(
+            f'cannot write {str(path)!r} ({in_short(error)}); free some space, or give another '
+            'file') from error
 
 
 def require_openvino() -> Any:

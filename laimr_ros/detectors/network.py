@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import gc
 import logging
 from pathlib import Path
@@ -100,6 +100,28 @@ def time_of(run: Callable[[], object], times: int = 3) -> float:
 def camera_frame(side: tuple[int, int]) -> npt.NDArray[np.uint8]:
     """Return a grey image of a camera's usual 4:3 that fills a network's input."""
     return np.full((side[1] * 3 // 4, side[1], 3), 114, np.uint8)
+
+
+def why_not_fitting(built: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> str:
+    """Return how a state dictionary differs from what a network takes, or ''."""
+    own = built.state_dict()
+    lacking = [key for key in own if key not in state]
+    more = [key for key in state if key not in own]
+    shapes = [(key, tuple(getattr(state[key], 'shape', ())), tuple(value.shape))
+              for key, value in own.items() if key in state
+              and tuple(getattr(state[key], 'shape', ())) != tuple(value.shape)]
+    if shapes:
+        key, found, wanted = shapes[0]
+        return f'{key} is {_shape(found)} in it, not {_shape(wanted)}'
+    if lacking:
+        return f'it lacks {len(lacking)} of {len(own)} tensors, {lacking[0]!r} among them'
+    if more:
+        return f'it has {len(more)} tensors too many, {more[0]!r} among them'
+    return ''
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return 'x'.join(map(str, sizes)) or 'one number'
 
 
 def free(device: torch.device) -> None:

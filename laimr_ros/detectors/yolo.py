@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-import tempfile
-import threading
 import time
 from typing import Any
-
-# All of these are read when ultralytics is imported: never look anything up on the network,
-# never install a package, keep the log for what matters.
-os.environ['YOLO_OFFLINE'] = 'true'
-os.environ['YOLO_AUTOINSTALL'] = 'false'
-os.environ.setdefault('YOLO_VERBOSE', 'false')
 
 from laimr_ros.detectors import network
 from laimr_ros.detectors.base import Detections, DetectorError, DetectorSpec
@@ -22,6 +13,8 @@ from laimr_ros.detectors.engine import Engine, is_engine
 from laimr_ros.detectors.images import require_bgr
 from laimr_ros.detectors.letterbox import Canvas, centred
 from laimr_ros.detectors.options import fill_in, take_names, take_number, take_whole
+from laimr_ros.detectors.reasons import in_short
+from laimr_ros.detectors.yolo_files import read_network, require_format, tasks
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -29,20 +22,15 @@ import torch
 # Suppression uses torchvision's fast kernel only if it was imported before.
 import torchvision  # noqa: F401
 import ultralytics
-from ultralytics.nn import tasks as _tasks
 from ultralytics.nn.autobackend import AutoBackend
 from ultralytics.utils.nms import non_max_suppression
 
-# Both are typed in part only.
-tasks: Any = _tasks
+# Typed in part only.
 YOLO: Any = ultralytics.YOLO  # type: ignore[attr-defined]
 
 _DEFAULTS: dict[str, Any] = {'iou': 0.7, 'class_names': None, 'seed': 0, 'trusted': False}
 _PADDING = (114, 114, 114)
 _ARCHITECTURES = ('.yaml', '.yml')
-
-# Loading switches a setting of ultralytics for the whole process.
-_loading = threading.Lock()
 
 
 class YoloDetector:
@@ -208,7 +196,11 @@ def _load(
                 'yolo', spec.weights, 'an architecture such as yolov5n.yaml for random weights')
             if is_engine(path):
                 return _Exported(path, spec.threads)
-            model = read_network(path, trusted) if path.suffix.lower() == '.pt' else str(path)
+            if path.suffix.lower() == '.pt':
+                model = read_network(path, trusted)
+            else:
+                require_format(path)
+                model = str(path)
         # Left alone, ultralytics keeps channels last on the CPU only; GPUs gain from it too.
         channels_last = True if device.type == 'cuda' and not isinstance(model, str) else None
         backend = AutoBackend(
@@ -217,9 +209,9 @@ def _load(
         raise
     # Whatever a library raises on a damaged or foreign file is the user's wrong file to us.
     except Exception as error:
-        reason = ' '.join(str(error).split())[:200] or type(error).__name__
-        raise DetectorError(f'cannot load {spec.weights!r} as a YOLO network: {reason}; give a '
-                            'checkpoint of ultralytics') from error
+        raise DetectorError(
+            f'cannot load {spec.weights!r} as a YOLO network: {in_short(error)}; give a '
+            'checkpoint of ultralytics') from error
     task = getattr(model, 'task', None) or getattr(backend, 'task', None) or 'detect'
     if task != 'detect' or isinstance(model, tasks.RTDETRDetectionModel):
         raise DetectorError(
@@ -263,34 +255,6 @@ def _build(architecture: str, seed: int) -> Any:
             raise DetectorError(
                 f'no architecture {architecture!r} in ultralytics {ultralytics.__version__}; '
                 'use one like yolov5n.yaml, yolov8s.yaml or yolo11m.yaml') from error
-
-
-def read_network(path: Path, trusted: bool = False) -> Any:
-    """
-    Return the network of a ``.pt`` file, not fused.
-
-    :param trusted: load other Python objects than ultralytics' own; they can run any code.
-    :raises DetectorError: if the file holds such and is not trusted.
-    """
-    with _loading:
-        before = tasks.SAFE_LOAD
-        tasks.SAFE_LOAD = not trusted
-        try:
-            with tempfile.TemporaryDirectory() as directory:
-                # By some names, yolov5n.pt among them, ultralytics would look for another file.
-                link = Path(directory) / 'weights.pt'
-                link.symlink_to(path.resolve())
-                model, _ = tasks.load_checkpoint(str(link))
-            return model
-        except TypeError as error:
-            if trusted or 'outside the supported' not in str(error):
-                raise
-            raise DetectorError(
-                f"{str(path)!r} holds other Python objects than ultralytics' own, which could "
-                'run any code; if you know where it comes from, set option trusted: true'
-            ) from error
-        finally:
-            tasks.SAFE_LOAD = before
 
 
 def _side(

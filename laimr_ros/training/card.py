@@ -10,6 +10,9 @@ from laimr_ros.training.cells import HELD_OUT_SEED
 from laimr_ros.training.recipes import LICENCES
 from laimr_ros.training.session import Recipe
 
+#: Of mAP50; below it a detector is none.
+USELESS = 0.05
+
 
 def write_card(
     path: Path, name: str, recipe: Recipe, *, command: str, machine: str, elapsed_s: float,
@@ -30,6 +33,8 @@ def write_card(
     stages = '; '.join(f'{s.images:,} at {s.input_px} px' for s in recipe.stages)
     start = f'the weights of `{recipe.start}`' if recipe.start else 'random weights'
     figures = '\n'.join(f'| {key} | {value:.3f} |' for key, value in accuracy.items())
+    warning = '' if accuracy.get('mAP50', 1.0) >= USELESS else (
+        '\n**It finds next to nothing and is of no use: it learned from too few pictures.**\n')
     path.write_text(f"""# {name}
 
 Finds {', '.join(f'`{label}`' for label in CLASSES)} in pictures of a CloudGripper cell's base
@@ -44,7 +49,7 @@ sees). What shows less than a quarter of itself counts neither way.
 | figure | value |
 |---|---|
 {figures}
-
+{warning}
 ## Data
 
 Nothing but pictures that `laimr_ros.training.cells` draws while training, each seen once:
@@ -55,7 +60,7 @@ was used to train it.
 ## Training
 
 From {start}, {recipe.images:,} pictures in batches of {recipe.batch}, AdamW with steps of at most
-{recipe.rate:g}, weights averaged exponentially; {elapsed_s / 60:.0f} minutes on {machine}.
+{recipe.rate:g}, weights averaged exponentially; {_time(elapsed_s)} on {machine}.
 Made with laimr_ros {version} by
 
     {command}
@@ -69,3 +74,18 @@ on a few only. It is there to show and test the dispatcher with; train your own 
 
 {LICENCES[recipe.kind]}.
 """)
+
+
+def made_by(path: Path, command: str) -> bool:
+    """Return whether there is a card that says that this command made the weights."""
+    try:
+        return f'\n    {command}\n' in path.read_text(encoding='utf-8')
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f'{seconds:.0f} seconds'
+    return f'{minutes} minute{"s" if minutes > 1 else ""}'

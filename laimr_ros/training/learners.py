@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from laimr_ros.cameras.scene import CLASSES, Frame
+from laimr_ros.detectors.base import DetectorError
 from laimr_ros.detectors.letterbox import Canvas, centred, Letterbox, top_left
+from laimr_ros.detectors.network import why_not_fitting
+from laimr_ros.detectors.reasons import in_short
 import torch
 
 #: What shows less of itself is not taught: too little to tell what it is.
@@ -76,14 +79,14 @@ class YoloLearner:
     padding = (114, 114, 114)
 
     def __init__(self, architecture: str, input_px: int, start: Path | None = None) -> None:
-        from laimr_ros.detectors import yolo
+        from laimr_ros.detectors.yolo_files import read_network
         from ultralytics.nn.tasks import DetectionModel
         from ultralytics.utils import DEFAULT_CFG
 
         self._architecture, self._input_px = architecture, input_px
         network: Any = DetectionModel(architecture, nc=len(CLASSES), verbose=False)
         if start is not None:
-            network.load_state_dict(yolo.read_network(start).float().state_dict())
+            _load(network, read_network(start).float().state_dict(), start, architecture)
         network.args = DEFAULT_CFG
         network.names = dict(enumerate(CLASSES))
         self.network = network.to(memory_format=torch.channels_last)
@@ -137,6 +140,7 @@ class EfficientDetLearner:
         from effdet.bench import DetBenchTrain
         from effdet.config import get_efficientdet_config
         from effdet.efficientdet import EfficientDet
+        from laimr_ros.detectors.checkpoint import read_checkpoint
         from laimr_ros.detectors.efficientdet import normalisation
 
         self._architecture, self._input_px = architecture, input_px
@@ -145,8 +149,8 @@ class EfficientDetLearner:
         config.image_size = (input_px, input_px)
         network: Any = EfficientDet(config, pretrained_backbone=False)
         if start is not None:
-            from safetensors.torch import load_file
-            network.load_state_dict({k: v.float() for k, v in load_file(start).items()})
+            state = read_checkpoint(str(start))[0]
+            _load(network, {k: v.float() for k, v in state.items()}, start, architecture)
         for module in network.modules():
             # Made for weeks on many machines; a short training must learn these sooner.
             if isinstance(module, torch.nn.BatchNorm2d):
@@ -210,12 +214,27 @@ def create_learner(
         raise LearnerError(f'detectors of kind {kind!r} cannot be trained; use {", ".join(kinds)}')
     try:
         learner: Learner = kinds[kind](architecture, input_px, start)
-    # Whatever a library raises for a name or file that it does not know is the user's to mend.
+    except DetectorError as error:
+        raise LearnerError(f'cannot start from {str(start)!r}: {error}') from error
+    # Whatever a library raises for a name that it does not know is the user's to mend.
     except Exception as error:
-        reason = ' '.join(str(error).split())[:300] or type(error).__name__
-        after = f' from {str(start)!r}' if start else ''
-        raise LearnerError(f'cannot train {kind} {architecture!r}{after}: {reason}') from error
+        raise LearnerError(f'cannot train {kind} {architecture!r}: {in_short(error)}') from error
     return learner
+
+
+def _load(
+    network: torch.nn.Module, state: Mapping[str, torch.Tensor], start: Path, architecture: str,
+) -> None:
+    """
+    Let a network start from given weights.
+
+    :raises DetectorError: if they are another network's.
+    """
+    if problem := why_not_fitting(network, state):
+        raise DetectorError(
+            f'its weights do not fit {architecture} for the {len(CLASSES)} classes of drawn '
+            f'cells ({problem}); give weights that `laimr train` wrote for it')
+    network.load_state_dict(state)
 
 
 def _as_float(outputs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 import signal
 import threading
 from typing import Any
@@ -63,7 +63,9 @@ class _Numbers(torch.utils.data.Sampler[int]):
         return len(self._range)
 
 
-def batches(pictures: Pictures, first: int, count: int, workers: int) -> Iterator[Batch]:
+def batches(
+    pictures: Pictures, first: int, count: int, workers: int,
+) -> Generator[Batch, None, None]:
     """Yield batches ``first`` to ``first + count - 1``, made by so many processes (0: here)."""
     # PyTorch watches its processes by a handler that it leaves behind when they are gone.
     before = signal.getsignal(signal.SIGCHLD)

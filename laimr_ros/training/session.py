@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 from dataclasses import asdict, dataclass
 import math
 from pathlib import Path
 import time
 from typing import Any
 
+from laimr_ros.detectors.contents import why_not_pytorch
+from laimr_ros.detectors.reasons import in_short
+from laimr_ros.training.interruption import Interruption
 from laimr_ros.training.learners import create_learner, Learner, LearnerError
 from laimr_ros.training.pictures import batches, Pictures
 import torch
@@ -121,20 +125,24 @@ class Session:
 
     def run(self, report: Callable[[Progress], None] = lambda _: None) -> None:
         """
-        Train to the end.
+        Train to the end. What was learned is kept when Ctrl-C ends it before.
 
         :param report: called after every step.
+        :raises KeyboardInterrupt: at Ctrl-C, between two steps.
+        :raises LearnerError: if it comes to nothing, or the checkpoint cannot be written.
         """
         before = 0
-        for number, stage in enumerate(self._recipe.stages):
-            if number:
-                state = self._state()
-                self._enter(stage)
-                self._load(state)
-            if self._images < before + stage.images:
-                self._run_stage(number, stage, before, report)
-            before += stage.images
-        self.keep()
+        with Interruption() as interruption:
+            for number, stage in enumerate(self._recipe.stages):
+                if number:
+                    state = self._state()
+                    self._enter(stage)
+                    self._load(state)
+                if self._images < before + stage.images:
+                    self._run_stage(number, stage, before, report, interruption)
+                before += stage.images
+            self.keep()
+            interruption.check()
 
     def save(self, path: Path, notes: str = '') -> None:
         """Write the averaged weights, half precision, for the detector to load."""
@@ -156,6 +164,7 @@ class Session:
 
     def _run_stage(
         self, number: int, stage: Stage, before: int, report: Callable[[Progress], None],
+        interruption: Interruption,
     ) -> None:
         recipe = self._recipe
         done = (self._images - before) // recipe.batch
@@ -166,18 +175,27 @@ class Session:
         kept_at = began = time.monotonic()
         spent = self._elapsed_s
         self._learner.network.train()
-        for step, batch in enumerate(
-                batches(pictures, done, count - done, self._workers), done + 1):
-            loss = self._step(batch)
-            self._images = before + min(step * recipe.batch, stage.images)
-            self._loss = loss if math.isnan(self._loss) else 0.98 * self._loss + 0.02 * loss
-            now = time.monotonic()
-            self._elapsed_s = spent + now - began
-            report(Progress(
-                self._images, recipe.images, stage.input_px, self._loss, self._elapsed_s))
-            if now - kept_at > _SAVE_EVERY_S:
-                self.keep()
-                kept_at = now
+        with contextlib.closing(batches(pictures, done, count - done, self._workers)) as drawn:
+            for step in range(done + 1, count + 1):
+                # Nothing changes while pictures are waited for.
+                try:
+                    with interruption.let_through():
+                        batch = next(drawn)
+                except KeyboardInterrupt:
+                    # At once: the process that draws takes seconds to end.
+                    if self._images:
+                        self.keep()
+                    raise
+                loss = self._step(batch)
+                self._images = before + min(step * recipe.batch, stage.images)
+                self._loss = loss if math.isnan(self._loss) else 0.98 * self._loss + 0.02 * loss
+                now = time.monotonic()
+                self._elapsed_s = spent + now - began
+                report(Progress(
+                    self._images, recipe.images, stage.input_px, self._loss, self._elapsed_s))
+                if now - kept_at > _SAVE_EVERY_S:
+                    self.keep()
+                    kept_at = now
 
     def _step(self, batch: Any) -> float:
         recipe = self._recipe
@@ -198,13 +216,25 @@ class Session:
         return value
 
     def keep(self) -> None:
-        """Write the state to the checkpoint, never half of it."""
-        self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        """
+        Write the state to the checkpoint, never half of it.
+
+        :raises LearnerError: if it cannot be written; what was kept before stays.
+        """
         part = self._checkpoint.with_name(self._checkpoint.name + '.part')
-        torch.save({
-            'recipe': repr(asdict(self._recipe)), **self._state(),
-            'images': self._images, 'elapsed_s': self._elapsed_s, 'loss': self._loss}, part)
-        part.replace(self._checkpoint)
+        try:
+            self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            torch.save({
+                'recipe': repr(asdict(self._recipe)), **self._state(),
+                'images': self._images, 'elapsed_s': self._elapsed_s, 'loss': self._loss}, part)
+            part.replace(self._checkpoint)
+        # PyTorch says of a full disk that its writer failed.
+        except (OSError, RuntimeError) as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise LearnerError(
+                f'cannot write {str(self._checkpoint)!r} ({in_short(error)}); free some space, or '
+                'give another --out') from error
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -225,11 +255,12 @@ class Session:
                 self._load(state)
                 self._images = int(state['images'])
                 self._elapsed_s, self._loss = float(state['elapsed_s']), float(state['loss'])
-        # Whatever torch raises on a damaged file.
+        # Whatever torch raises on a damaged or foreign file.
         except Exception as error:
-            reason = ' '.join(str(error).split())[:200] or type(error).__name__
+            reason = why_not_pytorch(self._checkpoint) or (
+                'is damaged, or no checkpoint of a training')
             raise LearnerError(
-                f'cannot go on from {path!r}: {reason}; delete it to start again') from error
+                f'cannot go on from {path!r}: it {reason}; delete it to start again') from error
         if not same:
             raise LearnerError(
                 f'{path!r} is of a training with other settings; delete it to start again, or '

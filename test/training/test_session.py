@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+import os
 from pathlib import Path
+import signal
 
 from laimr_ros.training.learners import LearnerError
 from laimr_ros.training.session import Progress, Recipe, Session, Stage
@@ -91,3 +93,26 @@ def test_held_out_seeds_are_not_trained_on(tmp_path: Path) -> None:
     """Or judging would be no test."""
     with pytest.raises(ValueError, match='held out'):
         run(Session(replace(RECIPE, seed=1000), None, tmp_path / 'a.pt', threads=1, workers=0))
+
+
+def test_ctrl_c_keeps_what_was_learned(tmp_path: Path) -> None:
+    """After the step that is under way, and nothing where there is nothing to keep."""
+    path = tmp_path / 'a.pt'
+
+    def press(progress: Progress) -> None:
+        if progress.images == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    session = Session(RECIPE, None, path, threads=1, workers=0)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(press)
+    assert Session(RECIPE, None, path, threads=1, workers=0).images == session.images == 8
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """And what is there stays."""
+    (tmp_path / 'file').write_text('mine')
+    session = Session(RECIPE, None, tmp_path / 'file' / 'a.pt', threads=1, workers=0)
+    with pytest.raises(LearnerError, match=r"cannot write '.*a\.pt' \(.*\); free some space"):
+        session.keep()
+    assert (tmp_path / 'file').read_text() == 'mine'
