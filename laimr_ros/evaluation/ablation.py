@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+import math
 from statistics import fmean
 
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.simulation.scenario_files import load_scenario
@@ -65,12 +66,13 @@ def findings(rows: Sequence[Row]) -> Findings:
                     table.append([f'{where} {policy}', setting, *point])
                 theirs, how = at_cost(curve, cost)
                 # Where nobody is late nothing is shown.
-                holds = theirs > 0.0 and late <= 0.5 * theirs
+                holds = None if theirs == late == 0.0 else judged(
+                    theirs > 0.0 and late <= 0.5 * theirs, late, theirs)
                 earned = earned or late < theirs
                 claims.append(Claim(
                     f'{where}: LA-IMR has at most half the late frames of {policy} at equal cost',
                     'not told', f'{late:.2%} against {theirs:.2%} {how}', holds))
-            if not earned:
+            if not earned and not math.isnan(late):
                 idle.append(where)
     notes = ['Means over seeds. A frame not answered is late. The rules have the order of pools '
              'that LA-IMR has, one queue and the first free replica. Where a rule cannot spend '

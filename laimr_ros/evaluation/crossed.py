@@ -9,7 +9,7 @@ from statistics import median
 
 from laimr_ros.evaluation.bootstrap import interval
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.simulation.policies import Policy
@@ -131,4 +131,6 @@ def _worth(
         + f', loses in {" and ".join(lost)}' * bool(lost)
         + f': P99 {ends[0][0]:.3f} to {ends[1][0]:.3f} s, late {ends[0][1]:.2%} to '
         f'{ends[1][1]:.2%}, cost {1.0 - cost[0]:.2f} x (95 %: {1.0 - cost[2]:.2f} to '
-        f'{1.0 - cost[1]:.2f})', bool(earned))
+        f'{1.0 - cost[1]:.2f})',
+        # One seed tells nothing of scatter, which this is judged by.
+        judged(bool(earned), *own.flat, *none.flat) if len(own) > 1 else None)

@@ -8,7 +8,7 @@ import math
 from statistics import median
 
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.evaluation.tuning import GRIDS, SLO
@@ -145,8 +145,9 @@ def _cheapest(rate: float, curves: Mapping[str, Curve]) -> Claim:
         f'At {rate:g}/s no policy but the clairvoyant keeps P99 within {SLO} s for fewer '
         'replica-seconds than LA-IMR', 'not told',
         f'LA-IMR {least["laimr"]:.0f}, {best} {others[best]:.0f}, clairvoyant '
-        f'{least["clairvoyant"]:.0f}', least['laimr'] < math.inf
-        and least['laimr'] <= others[best])
+        f'{least["clairvoyant"]:.0f}',
+        judged(least['laimr'] < math.inf and least['laimr'] <= others[best],
+               *(p99 for _, p99 in curves['laimr'])))
 
 
 def _below(
@@ -158,4 +159,4 @@ def _below(
     return Claim(
         f'At {rate:g}/s and the cost of LA-IMR ({cost:.0f} replica-seconds), P99 of LA-IMR is '
         f'below the curve of {policy}', 'not told',
-        f'{ours:.3f} s to {theirs:.3f} s {how}; {along}', ours < theirs)
+        f'{ours:.3f} s to {theirs:.3f} s {how}; {along}', judged(ours < theirs, ours))

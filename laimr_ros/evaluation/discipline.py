@@ -8,7 +8,7 @@ import math
 from statistics import fmean, median
 from typing import Any
 
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.queues import DISCIPLINES, unit_services, waits
 from laimr_ros.evaluation.runs import key_of, Row, Run
 from laimr_ros.latency.decay import Discipline
@@ -249,7 +249,7 @@ def _formulas(cells: Sequence[Cell]) -> list[Claim]:
         claims.append(Claim(
             f'{discipline}: mean and P99 by the formula, {by}, within {_NEAR:.0%}', 'not told',
             f'at worst {mean:+.1%} and {tail:+.1%} of {len(own)} cells',
-            max(abs(mean), abs(tail)) <= _NEAR))
+            judged(max(abs(mean), abs(tail)) <= _NEAR, mean, tail)))
     return claims
 
 
@@ -266,7 +266,7 @@ def _pooled_for_split(cells: Sequence[Cell]) -> list[Claim]:
             'taken for granted (M/M/c with a queue a replica)',
             f'at worst {worst:+.1%}; the true mean wait is {times[0]:.1f} to {times[-1]:.0f} '
             f'times the one told, {median(times):.1f} in the middle',
-            max(abs(error) for error in errors) <= _NEAR))
+            judged(max(abs(error) for error in errors) <= _NEAR, *errors)))
     return claims
 
 
@@ -282,5 +282,5 @@ def _dispatcher(rows: Sequence[Row]) -> list[Claim]:
             f'within {_SAME:.0%}', 'not told',
             f'at worst {mean:+.1%} and {tail:+.1%} of {len(own)} runs'
             + ' (infinite: frames not answered)' * math.isinf(mean),
-            max(abs(mean), abs(tail)) <= _SAME))
+            judged(max(abs(mean), abs(tail)) <= _SAME, mean, tail)))
     return claims

@@ -8,7 +8,7 @@ import math
 from statistics import fmean, median
 
 from laimr_ros.evaluation.bootstrap import interval
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import key_of, Row
 from laimr_ros.evaluation.sweep import MEASURED_S, observations, PAPER, visit, WORLDS
 from laimr_ros.latency.calibration import calibrate
@@ -118,7 +118,8 @@ def findings(rows: Sequence[Row]) -> Findings:
         claims.append(Claim(
             f'{name}: one power law in the rate of a replica is within {CLOSE:.0%} of every '
             'measured mean', 'fits (error not told)',
-            f'worst {worst:.1%}, mean {mean:.1%} (medians over seeds)', worst <= CLOSE))
+            f'worst {worst:.1%}, mean {mean:.1%} (medians over seeds)',
+            judged(worst <= CLOSE, worst)))
         if len(series.expected) == len(_PARAMETERS):
             claims.append(_as_it_is(name, series, own))
         table += _points(name, own)
@@ -161,7 +162,8 @@ def _parameter(
     return Claim(
         f'{series}: fitted {name} agrees with {source} {value:.3g}', f'{getattr(PAPER, name):g}',
         f'{middle:.3g} ({low:.3g} to {high:.3g}), within the interval of {inside:.0%} of seeds'
-        + ', which is too wide to tell' * vague, inside >= INSIDE and not vague)
+        + ', which is too wide to tell' * vague,
+        judged(inside >= INSIDE and not vague, middle, low, high))
 
 
 def _as_it_is(name: str, series: Series, rows: Sequence[Row]) -> Claim:
@@ -171,7 +173,7 @@ def _as_it_is(name: str, series: Series, rows: Sequence[Row]) -> Claim:
                      for count, rate, _, mean, _ in row['points']) for row in rows)
     return Claim(
         f'{name}: the law with {series.source} parameters is within {CLOSE:.0%} of every measured '
-        'mean', 'not told', f'worst {off:.1%} (median over seeds)', off <= CLOSE)
+        'mean', 'not told', f'worst {off:.1%} (median over seeds)', judged(off <= CLOSE, off))
 
 
 def _points(name: str, rows: Sequence[Row]) -> list[list[object]]:

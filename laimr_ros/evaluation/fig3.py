@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from laimr_ros.control.paper import mean_wait_and_service
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.evaluation.tuning import SEED_OFFSET
@@ -200,17 +200,18 @@ def _growth(
     """Judge whether latency lies under the straight line between the ends at the middle rate."""
     claims = []
     for name, what in (('mean', 'robot_mean_s'), ('P95', 'robot_p95_s'), ('P99', 'robot_p99_s')):
-        told, convex = [], []
+        told, convex, seen = [], [], []
         for replicas in REPLICAS:
             points = sorted((rate, line[what]) for process, own, rate, line, _ in stable
                             if (process, own) == ('bounded_pareto', replicas))
             share = _half_way(points)
             told.append(f'N={replicas} {share:.0%}')
             convex.append(share < 0.5)
+            seen += [value for _, value in points] if len(points) > 2 else [math.nan]
         claims.append(Claim(
             f'One robot: {name} latency grows faster than linearly with the arrival rate '
             '(half-way in rate, less than half of the rise)', 'super-linear', ', '.join(told),
-            all(convex)))
+            judged(all(convex), *seen)))
     return claims
 
 
@@ -248,12 +249,12 @@ def _errors(
                 f'median error {median(sizes):.1%}, worst '
                 + (f'{worst:+.1%}' if worst < math.inf else 'a saturation that is none')
                 + f', of {len(own)} cells' if own else 'no cell',
-                bool(own) and max(sizes) <= limit))
+                judged(max(sizes) <= limit, *sizes) if own else None))
         short = [told.bound / line['p99_s'] - 1.0 for line, told in own]
         claims.append(Claim(
             f'{process}: the union bound of P99 is nowhere below the simulated P99', 'not told',
             f'{min(short):+.1%} to {max(short):+.1%}' if short else 'no cell',
-            bool(short) and min(short) >= 0.0))
+            judged(min(short) >= 0.0, *short) if short else None))
     return claims
 
 
@@ -269,5 +270,6 @@ def _saturation(capacity: Mapping[tuple[str, int], float]) -> list[Claim]:
             errors.append(abs(says / true - 1.0) if true > 0.0 else math.inf)
         claims.append(Claim(
             f'Saturation by {text} within {_CAPACITY_ERROR:.0%} of the simulated capacity',
-            'not told', ', '.join(told), max(errors) <= _CAPACITY_ERROR))
+            'not told', ', '.join(told),
+            judged(max(errors) <= _CAPACITY_ERROR, *errors)))
     return claims

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.simulated import Simulated
 from laimr_ros.simulation.policies import crossed
@@ -174,7 +174,8 @@ def _fixed(cells: Mapping[tuple[str, str, int], Mapping[str, float]]) -> list[Cl
                 'lower at every size', 'lower (Fig. 4)',
                 ', '.join(f'{size}: {micro:.2f} to {other:.2f} s'
                           for size, (micro, other) in zip(SIZES, pairs)),
-                all(micro < other for micro, other in pairs)))
+                judged(all(micro < other for micro, other in pairs),
+                       *(value for pair in pairs for value in pair))))
     return claims
 
 
@@ -189,6 +190,7 @@ def _scaled(cells: Mapping[tuple[str, str, int], Mapping[str, float]]) -> list[C
             f'least {_CHEAPER:.0%} fewer CPU-seconds', 'not told',
             f'{micro["on_time"]:.2%} to {other["on_time"]:.2%} on time, at '
             f'{micro["cost"] / other["cost"]:.2f} x its CPU-seconds',
-            micro['on_time'] >= other['on_time']
-            and micro['cost'] <= (1.0 - _CHEAPER) * other['cost']))
+            judged(micro['on_time'] >= other['on_time']
+                   and micro['cost'] <= (1.0 - _CHEAPER) * other['cost'],
+                   micro['on_time'], other['on_time'])))
     return claims

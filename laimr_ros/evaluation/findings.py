@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+import math
 from typing import Any
 
 
@@ -14,13 +15,25 @@ class Claim:
 
     :param paper: the paper's number.
     :param ours: what was measured here.
-    :param holds: whether the claim holds here.
+    :param holds: whether the claim holds here; None if the measurement says nothing of it.
     """
 
     claim: str
     paper: str
     ours: str
-    holds: bool
+    holds: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """Return in words whether it holds."""
+        if self.holds is None:
+            return 'undecided'
+        return 'holds' if self.holds else 'does not hold'
+
+
+def judged(holds: bool, *numbers: float) -> bool | None:
+    """Return a verdict, or None if a number that it was made of is none (NaN)."""
+    return None if any(math.isnan(number) for number in numbers) else bool(holds)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from statistics import fmean
 from laimr_ros.evaluation import tuning
 from laimr_ros.evaluation.answers import simulate_answers
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import key_of, Row
 from laimr_ros.evaluation.told import Models, models_of, Told, told
 from laimr_ros.latency.calibration import calibrate
@@ -169,12 +169,12 @@ def findings(rows: Sequence[Row]) -> Findings:
             f'{name}: parameters frozen at {HOME[0]} {HOME[1]:g}/s have at most {MORE:.0%} of '
             f'all frames late more than those tuned here, at no more than {DEARER:g} x the cost',
             'other traces not shown', f'{late:.2%} against {fewest:.2%} at {times:.2f} x',
-            late <= fewest + MORE and times <= DEARER))
+            judged(late <= fewest + MORE and times <= DEARER, late, fewest, times)))
         claims.append(Claim(
             f'{name}: with them at least {frozen["quantile"] - SHORT:.0%} of the frames keep to '
             f'the completion predicted at {frozen["quantile"]:g}', 'not told',
             f'{frozen["coverage"]:.2%}; by the calibration alone {frozen["told_coverage"]:.2%}',
-            frozen['coverage'] >= frozen['quantile'] - SHORT))
+            judged(frozen['coverage'] >= frozen['quantile'] - SHORT, frozen['coverage'])))
     laws = next(row['models_told'] for row in rows if row['variant'] == 'frozen')
     return Findings(
         claims,

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from laimr_ros.evaluation.answers import simulate_answers
 from laimr_ros.evaluation.bootstrap import median_interval
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import key_of, Row
 from laimr_ros.evaluation.sweep import observations, visit, WORLDS
 from laimr_ros.evaluation.told import Models, told
@@ -201,5 +201,6 @@ def _claims(
                 f'{TRUE:g} fitted, {USED:g} used; effect not told',
                 f'P99 {slower:+.1%} ({slow_at}), cost {dearer:+.1%} ({dear_at}), on time '
                 f'{100.0 * later:+.2f} points ({late_at})',
-                abs(slower) <= EFFECT and abs(dearer) <= EFFECT and abs(later) <= LATE))
+                judged(abs(slower) <= EFFECT and abs(dearer) <= EFFECT and abs(later) <= LATE,
+                       slower, dearer, later)))
     return claims

@@ -8,7 +8,7 @@ import math
 from statistics import median
 
 from laimr_ros.evaluation.bootstrap import median_interval
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.forms import fitted, FORMS, predicted
 from laimr_ros.evaluation.runs import key_of, Row
 from laimr_ros.evaluation.sweep import MEASURED_S, observations, RATES, Visit, visit, WORLDS
@@ -176,7 +176,7 @@ def _claims(world: str, split: str, form: str, rows: Sequence[Row]) -> list[Clai
     claims = [
         Claim(f'{what}: mean service times within {_ERROR:.0%}', 'not held out',
               f'worst rate {median(errors):.1%} (seeds {min(errors):.1%} to {max(errors):.1%})',
-              median(errors) <= _ERROR),
+              judged(median(errors) <= _ERROR, *errors)),
         _share(f'{what}: {share} service times under the predicted P99',
                [row['coverage_99'] for row in rows])]
     whole = [row['whole_careful_99'] for row in rows]
@@ -188,7 +188,7 @@ def _claims(world: str, split: str, form: str, rows: Sequence[Row]) -> list[Clai
 def _share(claim: str, shares: Sequence[float]) -> Claim:
     return Claim(claim, 'not told',
                  f'{median(shares):.2%} (seeds {min(shares):.2%} to {max(shares):.2%})',
-                 median(shares) >= _COVERAGE)
+                 judged(median(shares) >= _COVERAGE, *shares))
 
 
 def _middle(rows: Sequence[Row], what: str) -> float:

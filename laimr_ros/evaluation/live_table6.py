@@ -17,7 +17,7 @@ import tempfile
 from typing import Any
 
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.live_nodes import LiveResult, play
 from laimr_ros.evaluation.runs import key_of, Row
 from laimr_ros.simulation.engine import simulate
@@ -119,7 +119,7 @@ def findings(rows: Sequence[Row]) -> Findings:
             'no comparison told',
             f'{row["live_p99_s"]:.3f} s live, {row["simulated_p99_s"]:.3f} s simulated '
             f'({off:+.1%}; simulated draws {row["simulated_low_s"]:.3f} to '
-            f'{row["simulated_high_s"]:.3f} s){why}', abs(off) <= CLOSE))
+            f'{row["simulated_high_s"]:.3f} s){why}', judged(abs(off) <= CLOSE, off)))
     return Findings(
         claims, ['side', 'rate', 'P50 s', 'P95 s', 'P99 s', 'not answered', 'offloaded',
                  'replicas'],

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from laimr_ros.control.nouns import Limits
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row, Task
 
 WORLDS = (('paper', 4.0), ('paper', 6.0), ('surge', 4.0))
@@ -50,7 +50,7 @@ def findings(rows: Sequence[Row]) -> Findings:
                 f'matter (on time within {_FRAMES:.0%} of frames, cost within {_COST:.0%})',
                 'tuned by hand, its effect not told',
                 f'on time {min(on_time):.2%} to {max(on_time):.2%}, cost within {spent:.1%}',
-                frames <= _FRAMES and spent <= _COST))
+                judged(frames <= _FRAMES and spent <= _COST, frames, spent)))
     return Findings(
         claims, ['series', 'value', 'on time', 'P99 s', 'replica-seconds'], table,
         {'Share on time against cost': ('replica-seconds', 'on time')},

@@ -86,8 +86,7 @@ def _chart(path: Path, title: str, axes: tuple[str, ...], findings: Findings) ->
 def _page(
     title: str, settings: Mapping[str, Any], findings: Findings, charts: Sequence[Path]
 ) -> str:
-    claims = [[claim.claim, claim.paper, claim.ours, 'holds' if claim.holds else 'does not hold']
-              for claim in findings.claims]
+    claims = [[claim.claim, claim.paper, claim.ours, claim.verdict] for claim in findings.claims]
     pictures = ''.join(
         '<p><img alt="chart" src="data:image/png;base64,'
         f'{base64.b64encode(chart.read_bytes()).decode()}"></p>' for chart in charts)

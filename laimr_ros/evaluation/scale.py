@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from laimr_ros.control.nouns import Limits
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
 from laimr_ros.evaluation.timed_run import TimedRun
 from laimr_ros.simulation.scenario_files import load_scenario
@@ -98,21 +98,23 @@ def findings(rows: Sequence[Row]) -> Findings:
     claims = [
         Claim(f'LA-IMR, {most:,} robots on one dispatcher: P99 of a routing decision at most 1 ms',
               'not told at this size', f'{routing / _MILLISECOND:.3f} ms',
-              routing <= _MILLISECOND),
+              judged(routing <= _MILLISECOND, routing)),
         Claim(f'LA-IMR, {most:,} robots on one dispatcher: P99 of a scaling decision at most 1 ms',
               'not told at this size', f'{scaling / _MILLISECOND:.3f} ms',
-              scaling <= _MILLISECOND),
+              judged(scaling <= _MILLISECOND, scaling)),
         Claim(f'LA-IMR, {most:,} robots on one dispatcher: P99 of a scaling decision at most '
               f'{_SHARE:.0%} of the {Limits().scale_interval:g} s between two',
               'not told at this size', f'{scaling / _MILLISECOND:.3f} ms',
-              scaling * 1e-6 <= _SHARE * Limits().scale_interval),
+              judged(scaling * 1e-6 <= _SHARE * Limits().scale_interval, scaling)),
         *(Claim(f'LA-IMR: a {part} decision grows slower than the fleet (exponent at most 0.5)',
                 'not told', f'robots ** {laimr[f"{part}_p50_us"]:.2f}',
-                laimr[f'{part}_p50_us'] <= 0.5) for part in ('routing', 'scaling')),
+                judged(laimr[f'{part}_p50_us'] <= 0.5, laimr[f'{part}_p50_us']))
+          for part in ('routing', 'scaling')),
         Claim(f'LA-IMR, {most:,} robots: the controller leaves one dispatcher half a core',
-              'not told', f'it takes {alone:.1%} of a core', alone <= _BUSY),
+              'not told', f'it takes {alone:.1%} of a core', judged(alone <= _BUSY, alone)),
         Claim(f'LA-IMR, {most:,} robots on {many} dispatchers: it leaves each half a core',
-              'not told', f'it takes {shared:.1%} of a core each', shared <= _BUSY)]
+              'not told', f'it takes {shared:.1%} of a core each',
+              judged(shared <= _BUSY, shared))]
     return Findings(
         claims,
         ['series', 'robots', 'frames/s', 'replicas at most', 'routing P50 us', 'routing P99 us',

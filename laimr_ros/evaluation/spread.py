@@ -8,7 +8,7 @@ import math
 from laimr_ros.evaluation import table6
 from laimr_ros.evaluation.bootstrap import interval, median_interval
 from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.findings import Claim, Findings
+from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row, Task
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,7 @@ def findings(rows: Sequence[Row]) -> Findings:
             claims.append(Claim(
                 f'{policy}: {measure} under {baseline}, mean over 1 to 6/s', paper,
                 f'{-ours:+.0%} (95 %: {-high:+.0%} to {-low:+.0%}); at 6/s {-last:+.0%}',
-                ours >= gain and low > 0.0))
+                judged(ours >= gain and low > 0.0, ours, low)))
     table = []
     for rate in RATES:
         for policy in POLICIES:

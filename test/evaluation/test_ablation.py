@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from laimr_ros.evaluation.ablation import at_cost, findings, RATES, SCENARIOS, SWEEPS, tasks
 import pytest
 
@@ -40,7 +42,7 @@ def rows(late: float, theirs: float):
 
 @pytest.mark.parametrize(('late', 'theirs', 'holds', 'idle'), [
     (0.1, 0.3, True, False), (0.2, 0.3, False, False), (0.3, 0.3, False, True),
-    (0.0, 0.0, False, True)])
+    (0.0, 0.0, None, True), (math.nan, 0.3, None, False)])
 def test_what_the_model_earns_is_judged_from_the_numbers(late, theirs, holds, idle):
     found = findings(list(rows(late, theirs)))
     assert {claim.holds for claim in found.claims} == {holds}
