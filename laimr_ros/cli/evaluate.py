@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 import json
 from pathlib import Path
 import sys
 from typing import Any, TYPE_CHECKING
 
+from laimr_ros.cli.interrupts import leave_at_interrupt
+from laimr_ros.cli.outputs import named_path, problem_with_file, write_whole
+from laimr_ros.cli.ranges import MOST_FRAMES, out_of_range, wrong_input_px
+
 if TYPE_CHECKING:
-    from laimr_ros.detectors.base import DetectorSpec
+    from laimr_ros.detectors.base import Detector, DetectorSpec
     from laimr_ros.training.accuracy import Accuracy
 
 _EPILOGUE = """
@@ -21,6 +26,7 @@ examples:
 
 Pictures are drawn from seeds that training never uses. Average precision is COCO's.
 """
+_MOST_SEED = 1_000_000_000
 
 
 class EvaluateError(Exception):
@@ -35,32 +41,36 @@ class _Candidate:
     model: str
     spec: DetectorSpec
 
+    def __str__(self) -> str:
+        """Return it as messages name it."""
+        return f'lane {self.lane}' if self.lane != '-' else self.model
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOGUE
     parser.add_argument(
-        '--params-file', type=Path, metavar='FILE',
+        '--params-file', type=named_path, metavar='FILE',
         help='parameter file with lanes and models (default: config/demo.yaml)')
     parser.add_argument('--weights', metavar='FILE', help='judge these weights, not the lanes')
     parser.add_argument(
         '--kind', choices=('yolo', 'efficientdet'), help='kind of detector of --weights')
     parser.add_argument(
-        '--input-px', type=int, default=0, metavar='N',
-        help="side of the network's input for --weights (default: the network's own)")
+        '--input-px', type=int, metavar='N',
+        help="side of the network's input for --weights (default: 0, the network's own)")
     parser.add_argument(
         '--frames', type=int, default=300, metavar='N',
         help='how many pictures to draw (default: 300)')
     parser.add_argument(
         '--seed', type=int, default=0, metavar='N', help='which of the held-out seeds, from 0 up')
-    parser.add_argument('--json', type=Path, metavar='FILE', help='write the figures to a file')
+    parser.add_argument(
+        '--json', type=named_path, metavar='FILE', help='write the figures to a file, *.json')
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge; return the exit status: 1 if a lane could not be judged, 2 for a wrong argument."""
     from laimr_ros.detectors.base import DetectorError
-    from laimr_ros.serving.config import ConfigError
 
     problem = _problem(args)
     if problem:
@@ -68,14 +78,25 @@ def run(args: argparse.Namespace) -> int:
         return 2
     try:
         candidates = _given(args) if args.weights else _lanes(args.params_file)
-        rows, skipped = _measure(candidates, args)
-        if args.json is not None:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
-            args.json.write_text(json.dumps(rows, indent=2) + '\n')
-    except (EvaluateError, ConfigError, DetectorError, OSError, ValueError) as error:
+        loaded, skipped = _load(candidates)
+    except (EvaluateError, DetectorError) as error:
         print(f'laimr evaluate: {error}', file=sys.stderr)
-        return 2 if isinstance(error, (EvaluateError, ConfigError)) else 1
-    _show(rows, args.frames)
+        return 2
+    rows: list[dict[str, Any]] = []
+    try:
+        skipped += _measure(loaded, args, rows)
+    except KeyboardInterrupt:
+        print(f'laimr evaluate: stopped; {len(rows)} of {len(candidates)} were judged, nothing '
+              'was written', file=sys.stderr)
+        raise
+    finally:
+        _show(rows, args.frames)
+    if args.json is not None:
+        try:
+            write_whole(args.json, json.dumps(rows, indent=2) + '\n')
+        except OSError as error:
+            skipped.append(
+                f'cannot write {str(args.json)!r} ({error.strerror}); the figures are above')
     for line in skipped:
         print(f'laimr evaluate: {line}', file=sys.stderr)
     return 1 if skipped else 0
@@ -83,44 +104,74 @@ def run(args: argparse.Namespace) -> int:
 
 def _problem(args: argparse.Namespace) -> str:
     """Return what is wrong with the arguments, or ''."""
+    if args.weights == '':
+        return "--weights '' names no file; give one, or leave it out for the lanes"
     if args.weights and not args.kind:
         return '--weights needs --kind yolo or --kind efficientdet'
     if args.weights and args.params_file:
         return 'give --weights or --params-file, not both'
     if args.kind and not args.weights:
         return '--kind is for --weights; give both or neither'
-    if args.frames < 1:
-        return f'--frames {args.frames}; give 1 or more'
-    if args.seed < 0:
-        return f'--seed {args.seed}; give 0 or more'
-    if args.input_px < 0:
-        return f"--input-px {args.input_px}; give pixels, or 0 for the network's own"
-    return ''
+    if args.input_px is not None and not args.weights:
+        return '--input-px is for --weights; of lanes the parameter file says it'
+    return (
+        out_of_range('--frames', args.frames, 1, MOST_FRAMES)
+        or out_of_range('--seed', args.seed, 0, _MOST_SEED)
+        or (wrong_input_px(args.kind, args.input_px) if args.input_px else '')
+        or ('' if args.json is None else _problem_with_json(args)))
+
+
+def _problem_with_json(args: argparse.Namespace) -> str:
+    """Return why the figures cannot go where they are to go, or ''."""
+    from laimr_ros.detectors.files import find_file
+
+    inputs = [find_file(str(p)) for p in (args.weights, args.params_file) if p]
+    problem = problem_with_file('--json', args.json, inputs)
+    if not problem and args.json.is_file() and args.json.suffix.lower() != '.json':
+        return (f'--json {str(args.json)!r} is there already and not called .json; it would be '
+                'lost: give another name, or remove it')
+    return problem
 
 
 def _given(args: argparse.Namespace) -> list[_Candidate]:
     from laimr_ros.detectors.base import DetectorSpec
 
-    spec = DetectorSpec(args.kind, args.weights, args.input_px, threads=1)
+    spec = DetectorSpec(args.kind, args.weights, args.input_px or 0, threads=1)
     return [_Candidate('-', Path(args.weights).stem, spec)]
 
 
 def _lanes(file: Path | None) -> list[_Candidate]:
     """Return the lanes of a parameter file."""
     from laimr_ros.demo.files import configuration_file
-    from laimr_ros.serving.config import from_mapping, node_settings
+    from laimr_ros.serving.config import ConfigError, from_mapping, node_settings
     import yaml
 
     path = file or configuration_file('demo.yaml')
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(path.read_text(encoding='utf-8'))
     except OSError as error:
         raise EvaluateError(f'cannot read {path} ({error.strerror}); give a parameter file with '
                             '--params-file') from None
-    except yaml.YAMLError as error:
-        raise EvaluateError(f'{path} is no YAML: {" ".join(str(error).split())}') from None
-    models = from_mapping(node_settings(content)).models
-    lanes = node_settings(content, 'dispatcher')
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = 'it is not UTF-8 text' if isinstance(error, UnicodeDecodeError) else ' '.join(
+            str(error).split())
+        raise EvaluateError(
+            f'{path} is no YAML ({reason}); give a parameter file with lanes and models, as '
+            'config/demo.yaml') from None
+    if not content or not isinstance(content, Mapping):
+        what = 'is empty' if not content else f'holds a {type(content).__name__}'
+        raise EvaluateError(
+            f'{path} {what}; give a parameter file with lanes and models, as config/demo.yaml')
+    try:
+        described = node_settings(content)
+        if not any(key.startswith('models.') for key in described):
+            raise EvaluateError(
+                f'{path} describes no models (worker: models); give a parameter file with lanes '
+                'and models, as config/demo.yaml')
+        models = from_mapping(described).models
+        lanes = node_settings(content, 'dispatcher')
+    except ConfigError as error:
+        raise EvaluateError(f'{path}: {error}') from None
     names = lanes.get('lane_names') or []
     if not names:
         raise EvaluateError(f'{path} has no lanes (dispatcher: lane_names); give a parameter file '
@@ -136,41 +187,69 @@ def _lanes(file: Path | None) -> list[_Candidate]:
     return made
 
 
+def _load(candidates: list[_Candidate]) -> tuple[list[tuple[_Candidate, Detector]], list[str]]:
+    """
+    Return those that can be judged with their detectors, and a line for each that cannot.
+
+    All before any is judged: what is wrong with the last is said at once.
+
+    :raises DetectorError: if one cannot be loaded, or knows other classes than are drawn.
+    """
+    with leave_at_interrupt():
+        from laimr_ros.detectors.factory import create_detector
+        from laimr_ros.training.accuracy import check_classes
+
+    loaded: list[tuple[_Candidate, Detector]] = []
+    skipped: list[str] = []
+    for candidate in candidates:
+        if candidate.spec.kind == 'emulated':
+            skipped.append(f'{candidate}: model {candidate.model} is emulated and looks at '
+                           'nothing')
+            continue
+        detector = create_detector(replace(
+            candidate.spec, score_threshold=0.001, max_detections=100))
+        if detector.random_weights:
+            skipped.append(f'{candidate}: model {candidate.model} has random weights '
+                           f'({candidate.spec.weights}); its boxes mean nothing')
+            detector.close()
+            continue
+        check_classes(detector)
+        loaded.append((candidate, detector))
+    return loaded, skipped
+
+
 def _measure(
-    candidates: list[_Candidate], args: argparse.Namespace,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return a row a lane, and a line for each that could not be judged."""
-    from laimr_ros.detectors.factory import create_detector
+    loaded: list[tuple[_Candidate, Detector]], args: argparse.Namespace,
+    rows: list[dict[str, Any]],
+) -> list[str]:
+    """Add a row a lane; return a line for each that could not be judged."""
+    from laimr_ros.detectors.reasons import in_short
     from laimr_ros.training.accuracy import measure
     from laimr_ros.training.cells import CellSampler, HELD_OUT_SEED
     from rich.console import Console
     from rich.progress import track
 
-    rows: list[dict[str, Any]] = []
-    skipped: list[str] = []
-    for candidate in candidates:
-        where = f'lane {candidate.lane}' if candidate.lane != '-' else candidate.model
-        if candidate.spec.kind == 'emulated':
-            skipped.append(f'{where}: model {candidate.model} is emulated and looks at nothing')
-            continue
-        detector = create_detector(replace(
-            candidate.spec, score_threshold=0.001, max_detections=100))
+    failed: list[str] = []
+    console = Console(stderr=True)
+    for candidate, detector in loaded:
+        sampler = CellSampler(HELD_OUT_SEED + args.seed)
+        frames = (sampler.frame(index) for index in track(
+            range(args.frames), candidate.model, console=console, transient=True,
+            # Without a terminal it would leave empty lines.
+            disable=not console.is_terminal))
         try:
-            if detector.random_weights:
-                skipped.append(f'{where}: model {candidate.model} has random weights '
-                               f'({candidate.spec.weights}); its boxes mean nothing')
-                continue
             detector.warm_up()
-            sampler = CellSampler(HELD_OUT_SEED + args.seed)
-            frames = (sampler.frame(index) for index in track(
-                range(args.frames), candidate.model, console=Console(stderr=True),
-                transient=True))
             found = measure(detector, frames)
             side = max(getattr(detector, 'input_size', (candidate.spec.input_px,)))
+        # Out of memory, nothing drawn to be found: the others are judged all the same.
+        except (ValueError, RuntimeError, MemoryError) as error:
+            reason = str(error) if isinstance(error, ValueError) else in_short(error)
+            failed.append(f'{candidate}: model {candidate.model} cannot be judged: {reason}')
+            continue
         finally:
             detector.close()
         rows.append(_row(candidate, side, found, args.seed))
-    return rows, skipped
+    return failed
 
 
 def _row(candidate: _Candidate, side: int, found: Accuracy, seed: int) -> dict[str, Any]:
@@ -188,7 +267,7 @@ def _show(rows: list[dict[str, Any]], frames: int) -> None:
 
     if not rows:
         return
-    table = Table(title=f'{frames} drawn scenes of held-out seeds')
+    table = Table(title=f'{frames} drawn scene{"s" if frames > 1 else ""} of held-out seeds')
     for column in ('lane', 'model', 'input', 'mAP50', 'mAP50-95', 'service'):
         table.add_column(column, justify='left' if column in ('lane', 'model') else 'right')
     for row in rows:

@@ -242,6 +242,11 @@ def _configure(
                 f'cannot tell the architecture of {spec.weights!r} by its name; set option '
                 'architecture, such as tf_efficientdet_lite0')
         architecture = max(begins, key=len)
+    if random and architecture not in efficientdet_model_param_dict and find_file(
+            architecture).is_file():
+        raise DetectorError(
+            f'{architecture!r} has no name of weights for kind efficientdet; it must end in one '
+            f'of {", ".join(_FILES)}, or in .xml for an engine of `laimr export`')
     if architecture not in efficientdet_model_param_dict:
         raise DetectorError(
             f'unknown EfficientDet {architecture!r}; give a file of weights '

@@ -24,6 +24,10 @@ SUFFIX = '.xml'
 _WORDS = 'laimr'
 
 
+class EngineWriteError(DetectorError):
+    """An engine was made but cannot be written."""
+
+
 def is_engine(weights: Path) -> bool:
     """Return whether weights are an exported network of ours rather than PyTorch's."""
     return weights.suffix.lower() == SUFFIX
@@ -99,6 +103,7 @@ def save_engine(
         what is there is not touched before all is well.
     :param words: what a detector must know; ``kind`` above all.
     :param any_size: take inputs of any height and width, not the example's only.
+    :raises EngineWriteError: if it cannot be written.
     """
     openvino = require_openvino()
     with torch.inference_mode(False), torch.no_grad(), warnings.catch_warnings():
@@ -118,7 +123,7 @@ def save_engine(
                 made.with_suffix(suffix).replace(path.with_suffix(suffix))
     # OpenVINO says of a full disk that it could not write.
     except (OSError, RuntimeError) as error:
-        raise DetectorError(
+        raise EngineWriteError(
             f'cannot write {str(path)!r} ({in_short(error)}); free some space, or give another '
             'file') from error
 

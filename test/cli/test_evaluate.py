@@ -9,6 +9,7 @@ from laimr_ros.cli.main import main
 import pytest
 
 ROOT = Path(__file__).parents[2]
+YOLO = ['--kind', 'yolo', '--weights', 'x.pt']
 PARAMETERS = """
 dispatcher:
   ros__parameters:
@@ -58,8 +59,19 @@ def test_what_cannot_be_judged_is_said(
     (['--kind', 'yolo'], '--kind is for --weights'),
     (['--kind', 'yolo', '--weights', 'x.pt', '--params-file', 'y'], 'not both'),
     (['--frames', '0'], '--frames 0'),
+    (['--frames', '9' * 20], 'give 1 to 1000000'),
     (['--seed', '-1'], '--seed -1'),
-    (['--input-px', '-1'], '--input-px -1'),
+    (['--input-px', '320'], '--input-px is for --weights'),
+    ([*YOLO, '--input-px', '-1'], '--input-px -1; give 32 to 4096'),
+    ([*YOLO, '--input-px', '100000'], '--input-px 100000; give 32 to 4096'),
+    ([*YOLO, '--input-px', '33'], '--input-px 33 is no multiple of 32'),
+    ([*YOLO[:1], 'efficientdet', *YOLO[2:], '--input-px', '64'], 'give 128 to 4096'),
+    (['--weights', ''], "--weights '' names no file"),
+    (['--json', '.'], "--json '.' is a directory"),
+    (['--json', f'{__file__}/x.json'], 'is a file; give another file'),
+    (['--json', __file__], 'is there already and not called .json'),
+    (['--params-file', __file__, '--json', __file__], 'is what is to be read'),
+    (['--params-file', '/dev/null'], '/dev/null is empty'),
     (['--params-file', 'none.yaml'], 'cannot read none.yaml'),
 ])
 def test_wrong_arguments_are_named(
@@ -73,7 +85,7 @@ def test_wrong_arguments_are_named(
 
 def test_wrong_weights_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is not there."""
-    assert main(['evaluate', '--kind', 'yolo', '--weights', 'none.pt']) == 1
+    assert main(['evaluate', '--kind', 'yolo', '--weights', 'none.pt']) == 2
     assert "no file of weights 'none.pt'" in capsys.readouterr().err
 
 
@@ -86,3 +98,33 @@ def test_lanes_that_the_worker_does_not_serve_are_named(
     assert main(['evaluate', '--params-file', str(file)]) == 2
     assert 'lane played of' in (error := capsys.readouterr().err)
     assert "model 'other', which its worker does not serve; it serves fake, untrained" in error
+
+
+@pytest.mark.parametrize('content, says', [
+    (b'', 'is empty'), (b'\xff\xfe\x00', 'is no YAML (it is not UTF-8 text)'),
+    (b'hello', 'holds a str'), (b'worker: {ros__parameters: {max_queue: 1}}', 'no models'),
+    (b'a: {ros__parameters: {}}', "has no section 'worker'"), (b'a: [', 'is no YAML'),
+])
+def test_wrong_parameter_files_are_named(
+    content: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With what they should hold."""
+    file = tmp_path / 'robots.yaml'
+    file.write_bytes(content)
+    assert main(['evaluate', '--params-file', str(file)]) == 2
+    error = capsys.readouterr().err
+    assert str(file) in error and says in error and error.count('\n') == 1
+
+
+def test_the_table_is_shown_whatever_becomes_of_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Minutes of work are not lost to a full disk; nor is it passed over."""
+    command = ['evaluate', '--kind', 'efficientdet', '--weights',
+               'package://laimr_ros/weights/cell_efficientdet_lite0.safetensors',
+               '--frames', '1', '--json', '/dev/full']
+    assert main(command) == 1
+    shown = capsys.readouterr()
+    assert '1 drawn scene of' in shown.out and 'mAP50-95' in shown.out
+    assert shown.err == ("laimr evaluate: cannot write '/dev/full' (No space left on device); "
+                         'the figures are above\n')

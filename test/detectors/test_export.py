@@ -115,6 +115,10 @@ def test_wrong_engines_are_named(exported: tuple[DetectorSpec, Path], tmp_path: 
     with pytest.raises(DetectorError, match="lacks its weights, 'alone.bin'"):
         create_detector(replace(spec, weights=str(alone)))
     alone.with_suffix('.bin').write_bytes(b'x')
+    alone.write_text(path.read_text())
+    with pytest.raises(DetectorError, match=r"alone\.xml': it is damaged, does not belong") as no:
+        create_detector(replace(spec, weights=str(alone)))
+    assert 'src/' not in str(no.value)
     alone.write_text('no engine')
     with pytest.raises(DetectorError, match=r"cannot load '.*alone\.xml': .*laimr export") as no:
         create_detector(replace(spec, weights=str(alone)))
@@ -144,6 +148,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(['export', '--kind', 'yolo', '--weights', weights, '--out', str(out)]) == 0
     line = capsys.readouterr().out
     assert line.startswith(str(out)) and 'times faster' in line and line.count('\n') == 1
-    assert main(['export', '--kind', 'yolo', '--weights', 'none', '--out', str(out)]) == 1
+    assert main(['export', '--kind', 'yolo', '--weights', 'none', '--out', str(out)]) == 2
     assert capsys.readouterr().err.count('\n') == 1
     torch.set_num_threads(1)
