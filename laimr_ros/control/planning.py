@@ -57,6 +57,8 @@ class Planner:
             (lane.name, pool): WindowRate(self._limits.fast_window)
             for lane in configuration.lanes.values() for pool in lane.pools}
         self._wishes: dict[str, int] = {}
+        # Of the plan before, for the rise and the fall.
+        self._needs: dict[str, tuple[int, int]] = {}
         # A first estimate for diagnostics before the first plan.
         self.rates: dict[str, float] = dict.fromkeys(pools, 0.0)
         self.rho: dict[str, float] = dict.fromkeys(pools, 0.0)
@@ -137,15 +139,22 @@ class Planner:
                     predicted_quantile(limits.quantile, nows, pool.ready, network,
                                        config.max_in_flight), nows) if s.rate > 0.0]
             pool.predicted = max(quantiles, default=0.0) if pool.ready else float('inf')
-            if ups:
-                for demand, streams in ((up, ups), (down, downs)):
+            before = self._needs.get(name, (0, 0))
+            needed = replicas_needed(
+                ups, config, network, limits.slo_margin, limits, before[0])
+            enough = replicas_needed(
+                downs, config, network, limits.scale_in_margin, limits, before[1])
+            self._needs[name] = needed, enough
+            strict = limits.scale_in_margin <= limits.slo_margin
+            for demand, streams, all_served in (
+                    (up, ups, needed < config.max_replicas),
+                    (down, downs, strict and enough < config.max_replicas)):
+                if streams and not all_served:
                     served = share_served(
                         streams, config, network, limits.slo_margin, limits,
                         config.max_replicas)
                     if served < 1.0:
                         self._overflow(demand, streams, names, name, 1.0 - served)
-            needed = replicas_needed(ups, config, network, limits.slo_margin, limits)
-            enough = replicas_needed(downs, config, network, limits.scale_in_margin, limits)
             wish = self.scalers[name].decide(
                 now, needed, enough, config, limits, burst=burst)
             if wish is not None and wish != self._wishes.get(name):

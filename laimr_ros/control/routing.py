@@ -17,6 +17,9 @@ from laimr_ros.latency.exploration import Explorer
 # Seconds until a frame may look for stale pools again, once there were none.
 _EXPLORE_AGAIN = 1.0
 _OFFLOAD_WINDOW = 5.0
+# Of the time that is left, the part that waiting for the cheapest pool may take. (With one fast
+# and one slow server the slow one is used from some length of the queue on: Lin and Kumar 1984.)
+_PATIENCE = 0.6
 # A pool a lane may use, its model, and what offloading to it takes.
 _Place = tuple[PoolState, str, 'OffloadBucket | None']
 
@@ -67,8 +70,8 @@ class Router:
     Frames are held here and pulled by free replicas (one shared queue a lane), so a pool
     behaves as G/G/c. The first pool of the lane that is predicted on time at the routing
     quantile gets the frame, at once or by waiting for it; later pools are offload targets. In
-    the order ``cheapest`` a frame does not wait while an idle replica of a later pool would answer
-    sooner: one that is there is paid for anyway.
+    the order ``cheapest`` a frame that would wait for long goes to an idle replica of a later pool
+    if that answers sooner: one that is there is paid for anyway.
 
     Offloading takes a token of the target, refilled at the rate that the target's own lanes
     leave. The bucket paces, it never makes a frame late by prediction: without a token a frame
@@ -200,7 +203,7 @@ class Router:
                 # it can at once.
                 if job.deadline - high > depart_by:
                     depart_by = job.deadline - high
-                if not (cheapest and high < held_until):
+                if not (cheapest and high < held_until and held_until > _PATIENCE * remaining):
                     continue
             replica = pool.best()
             if hold is not None and (replica is None or replica.in_flight):

@@ -99,7 +99,8 @@ def attainable(
 
 
 def replicas_needed(
-    streams: Sequence[Stream], pool: Pool, network: Network, margin: float, limits: Limits
+    streams: Sequence[Stream], pool: Pool, network: Network, margin: float, limits: Limits,
+    guess: int = 0
 ) -> int:
     """
     Return the fewest replicas, within the pool's bounds, that meet every stream's SLO.
@@ -107,6 +108,8 @@ def replicas_needed(
     A backlog must also be worked off within ``drain_time``. Where no number is enough the
     *useful* most is returned: a stream whose service alone is later than its SLO would
     otherwise hold the pool at its maximum for nothing, so such streams only count by load.
+
+    :param guess: where to look first; a good one saves most of the work.
     """
     low, high = pool.min_replicas, pool.max_replicas
     if not any(s.rate > 0.0 or s.backlog for s in streams):
@@ -124,6 +127,14 @@ def replicas_needed(
         return all(q <= margin * s.slo for q, s, c in zip(quantiles, streams, can) if c)
 
     below, above = floor, high
+    if below <= guess < above:
+        # It seldom changes: two looks tell.
+        if not enough(guess):
+            below = guess + 1
+        elif guess == below or not enough(guess - 1):
+            return guess
+        else:
+            above = guess - 1
     while below < above:
         middle = (below + above) // 2
         if enough(middle):

@@ -85,10 +85,10 @@ def test_utilisation_is_busy_time() -> None:
     service=st.floats(0.02, 0.5), slo=st.floats(0.3, 3.0), beta=st.floats(0.0, 0.1),
     cv=st.floats(0.0, 0.5), backlog=st.integers(0, 20), low=st.integers(0, 3),
     more=st.integers(0, 20), margin=st.floats(0.5, 1.0), away=st.floats(0.0, 0.1),
-    max_in_flight=st.integers(1, 3))
+    max_in_flight=st.integers(1, 3), guess=st.integers(0, 25))
 def test_the_fewest_that_do_agree_with_brute_force(
     rates: list[float], service: float, slo: float, beta: float, cv: float, backlog: int,
-    low: int, more: int, margin: float, away: float, max_in_flight: int
+    low: int, more: int, margin: float, away: float, max_in_flight: int, guess: int
 ) -> None:
     pool = make_pool(min_replicas=low, max_replicas=low + more, max_in_flight=max_in_flight)
     network = Network(away, 0.3)
@@ -96,7 +96,7 @@ def test_the_fewest_that_do_agree_with_brute_force(
         stream(rate, service * (k + 1), slo * (k + 1), beta=beta, cv=cv,
                backlog=backlog if k == 0 else 0)
         for k, rate in enumerate(rates)]
-    needed = replicas_needed(streams, pool, network, margin, LIMITS)
+    needed = replicas_needed(streams, pool, network, margin, LIMITS, guess)
     assert pool.min_replicas <= needed <= pool.max_replicas
     if not any(rates) and not backlog:
         assert needed == pool.min_replicas
