@@ -9,12 +9,18 @@ from pathlib import Path
 import sys
 from typing import Any
 
+from laimr_ros.cli.kubernetes_names import wrong_image, wrong_namespace
+from laimr_ros.cli.outputs import say_whole
+from laimr_ros.cli.ranges import out_of_range
+
 _EPILOGUE = """
 examples:
   laimr deploy render --params-file config/kubernetes.yaml | kubectl apply -f -
   laimr deploy render --params-file my.yaml --no-bridge      (the bridge runs on the edge host)
   laimr deploy certificate --namespace laimr | kubectl apply -f -      (a new one, for a year)
 """
+# Clusters of ten years ago are gone.
+_MOST_DAYS = 3650
 
 
 class DeployError(ValueError):
@@ -51,9 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print objects; return the exit status."""
+    """Print objects; return the exit status: 2 for what is wrong with the command or file."""
     import yaml
     try:
+        _check_options(args)
         objects = _certificate(args.namespace, args.days) if args.action == 'certificate' else (
             render(
                 _read(args.params_file), namespace=args.namespace, image=args.image,
@@ -64,8 +71,39 @@ def run(args: argparse.Namespace) -> int:
         return 2
     yaml.add_representer(str, _represent_text, Dumper=yaml.SafeDumper)
     yaml.SafeDumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
-    print(yaml.safe_dump_all(objects, sort_keys=False), end='')
+    problem = say_whole(yaml.safe_dump_all(objects, sort_keys=False))
+    if problem:
+        print(f'laimr deploy: the objects could not be written whole ({problem}); use none of '
+              'what was', file=sys.stderr)
+        return 1
     return 0
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """
+    Check what is given on the command line.
+
+    :raises DeployError: naming option and rule.
+    """
+    problem = '' if args.namespace is None else wrong_namespace('--namespace', args.namespace)
+    if args.action == 'certificate':
+        problem = problem or out_of_range('--days', args.days, 1, _MOST_DAYS)
+    else:
+        for option in ('image', 'bridge_image'):
+            text = getattr(args, option)
+            if text is not None:
+                problem = problem or wrong_image(f'--{option.replace("_", "-")}', text)
+    _sound(problem)
+
+
+def _sound(problem: str) -> None:
+    """
+    Do nothing if there is no problem.
+
+    :raises DeployError: if there is one.
+    """
+    if problem:
+        raise DeployError(problem)
 
 
 def render(
@@ -102,6 +140,10 @@ def render(
             str(key): str(value) for key, value in (settings.get('bridge_env') or {}).items()},
         lease=bridge.get('lease_name', manifests.LEASE) or manifests.LEASE,
         hpa_tolerance=str(settings.get('hpa_tolerance', '0')))
+    _sound(wrong_namespace('kubernetes_bridge.namespace', str(deployment.namespace)))
+    _sound(wrong_image('deploy.bridge_image', str(deployment.bridge_image)))
+    for pool in pools:
+        _sound(wrong_image(f'deploy.pools.{pool.name}.image', str(pool.image)))
     objects = [manifests.namespace_object(deployment)]
     for pool in pools:
         objects += manifests.worker_objects(deployment, pool)
