@@ -1,4 +1,4 @@
-"""Ctrl-C while there is nothing yet to bring to an end: the process just ends, without a word."""
+"""Ctrl-C: at once where there is nothing to bring to an end, else as an exception."""
 
 from __future__ import annotations
 
@@ -35,5 +35,46 @@ def leave_at_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
+class Stopped(KeyboardInterrupt):
+    """
+    SIGINT or SIGTERM arrived.
+
+    :param status: that the process shall end with, as shells have it.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number
+
+
+@contextlib.contextmanager
+def raise_at_stop() -> Iterator[None]:
+    """
+    Have SIGINT and SIGTERM raise :class:`Stopped` in the main thread; a second one ends at once.
+
+    Without it SIGTERM ends the process where it is, and nobody ends its children. Does nothing
+    outside the main thread; a signal that is ignored stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    caught = [number for number, how in previous.items() if how not in (signal.SIG_IGN, None)]
+    for number in caught:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, previous[number])
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(each) is _raise:
+            signal.signal(each, _leave)
+    raise Stopped(number)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(128 + number)

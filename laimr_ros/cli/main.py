@@ -10,6 +10,8 @@ import sys
 from laimr_ros import __version__
 from laimr_ros.cli.interrupts import INTERRUPTED, leave_at_interrupt
 
+_ABOUT = ('LA-IMR for ROS 2: dispatch camera frames of robots to object detectors on edge and '
+          'cloud by predicted latency. `laimr COMMAND --help` tells the options of a command.')
 # subcommand -> its help. Module `laimr_ros.cli.<name>` has
 # `configure(parser: argparse.ArgumentParser) -> None` and `run(args: argparse.Namespace) -> int`.
 SUBCOMMANDS = {
@@ -39,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = next((a for a in arguments if not a.startswith('-')), None)
-    parser = argparse.ArgumentParser(prog='laimr', description=__doc__)
+    parser = argparse.ArgumentParser(prog='laimr', description=_ABOUT)
     parser.add_argument('--version', action='version', version=f'laimr_ros {__version__}')
     subparsers = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    own = parser
     for name, text in SUBCOMMANDS.items():
         subparser = subparsers.add_parser(name, help=text, description=text)
         # Importing a subcommand can mean importing torch: only the one that was asked for.
@@ -49,7 +52,12 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
             module = importlib.import_module(f'laimr_ros.cli.{name}')
             module.configure(subparser)
             subparser.set_defaults(run=module.run)
-    return parser.parse_args(arguments)
+            own = subparser
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # By `parse_args` it would be told with the usage of `laimr`, which lists no options.
+        own.error(f'unrecognized arguments: {" ".join(unknown)}')
+    return args
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from laimr_ros.evaluation.findings import Findings
-from laimr_ros.evaluation.runs import plain, Row
+from laimr_ros.evaluation.kept import plain, Row
 import yaml
 
 _STYLE = ('body{font:15px sans-serif;max-width:75em;margin:2em auto}'

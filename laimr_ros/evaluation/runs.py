@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+import contextlib
 from dataclasses import asdict, dataclass, field
 import hashlib
-import json
-import math
-import multiprocessing
 from pathlib import Path
 from typing import Any, Protocol
 
 from laimr_ros.evaluation.comparison import POLICIES
+from laimr_ros.evaluation.crew import CrewError, results
+from laimr_ros.evaluation.kept import Kept, Row
 from laimr_ros.simulation.engine import simulate
 from laimr_ros.simulation.policies import Policy
 from laimr_ros.simulation.scenario_files import load_scenario
 from laimr_ros.simulation.scenarios import Scenario
 
-#: A run as kept: what it was of, and its numbers.
-Row = dict[str, Any]
+__all__ = ['Row', 'Run', 'RunError', 'Task', 'key_of', 'run_all']
 
 
 class RunError(RuntimeError):
@@ -90,77 +88,34 @@ class Task:
 
 
 def run_all(
-    tasks: Sequence[Run], kept: Path, workers: int,
+    tasks: Sequence[Run], kept: Path | Kept, workers: int,
     progress: Callable[[int, int], None] = lambda done, of: None
 ) -> list[Row]:
     """
     Return the rows of all tasks, in their order.
 
-    :param kept: file of JSON lines; runs found in it are not run again, new ones are appended.
+    :param kept: runs found in it are not run again, new ones are appended as they end.
     :param workers: processes.
     :param progress: told how many runs are done, of how many.
+    :raises RunError: if a run cannot be done here.
     """
+    if not isinstance(kept, Kept):
+        with Kept(kept) as opened:
+            return run_all(tasks, opened, workers, progress)
     keys = [task.key() for task in tasks]
-    rows = {row['key']: row for row in _read(kept)}
-    missing = [task for task, key in zip(tasks, keys) if key not in rows]
-    progress(len(tasks) - len(missing), len(tasks))
-    if missing:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        # A last line that was cut short must not swallow the next one.
-        text = kept.read_text() if kept.exists() else ''
-        with kept.open('a') as file:
-            if text and not text.endswith('\n'):
-                file.write('\n')
-            for row in _results(missing, workers):
-                rows[row['key']] = row
-                file.write(json.dumps(plain(row)) + '\n')
-                file.flush()
-                progress(sum(key in rows for key in keys), len(tasks))
-    return [rows[key] for key in keys]
-
-
-def plain(value: Any) -> Any:
-    """Return a value with infinities as text and NaN as null, which JSON has no numbers for."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ('inf' if value > 0 else '-inf')
-    return value
-
-
-def _results(tasks: Sequence[Run], workers: int) -> Iterator[Row]:
-    if workers <= 1:
-        yield from (task.run() for task in tasks)
-        return
-    # Long runs first, so that no core is left with one at the end.
-    tasks = sorted(tasks, key=lambda task: -task.weight())
-    context = multiprocessing.get_context('spawn')
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = [pool.submit(task.run) for task in tasks]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-
-
-def _read(kept: Path) -> Iterator[Row]:
-    if not kept.exists():
-        return
-    for line in kept.read_text().splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # Cut short when the run was stopped.
-        if isinstance(row, dict) and 'key' in row:
-            yield {name: value if name == 'measured' else _number(value)
-                   for name, value in row.items()}
-
-
-def _number(value: Any) -> Any:
-    if value is None:
-        return math.nan
-    return float(value) if value in ('inf', '-inf') else value
+    missing = [task for task, key in zip(tasks, keys) if key not in kept.rows]
+    if workers > 1:
+        # Long runs first, so that no core is left with one at the end.
+        missing.sort(key=lambda task: -task.weight())
+    done = len(tasks) - len(missing)
+    progress(done, len(tasks))
+    try:
+        # Closed here, so that processes end before anybody is told of an error.
+        with contextlib.closing(results(missing, workers)) as ended:
+            for row, seconds in ended:
+                kept.add(row, seconds)
+                done += 1
+                progress(done, len(tasks))
+    except CrewError as error:
+        raise RunError(str(error)) from None
+    return [kept.rows[key] for key in keys]

@@ -9,7 +9,7 @@ import sys
 import threading
 
 from laimr_ros.cli import main as cli
-from laimr_ros.cli.interrupts import leave_at_interrupt
+from laimr_ros.cli.interrupts import leave_at_interrupt, raise_at_stop, Stopped
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -94,3 +94,27 @@ def test_results_that_cannot_be_put_anywhere_are_told_in_one_line(
     assert error.startswith('laimr demo: ') and out in error and '--out' in error
     assert error.count('\n') == 1
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(('number', 'status'), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_is_raised_once_and_what_was_set_comes_back(
+    number: signal.Signals, status: int
+) -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Stopped) as caught, raise_at_stop():
+        signal.raise_signal(number)
+    assert caught.value.status == status
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_second_stop_ends_at_once() -> None:
+    code = ('import signal\n'
+            'from laimr_ros.cli.interrupts import raise_at_stop\n'
+            'with raise_at_stop():\n'
+            '    try:\n'
+            '        signal.raise_signal(signal.SIGINT)\n'
+            '    finally:\n'
+            '        signal.raise_signal(signal.SIGTERM)\n')
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True, timeout=60,
+                          capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, '', '')

@@ -6,7 +6,7 @@ import math
 
 from laimr_ros.evaluation import holdout
 from laimr_ros.evaluation.holdout import findings, FORMS, HoldOut, PLACES, sensible, tasks
-from laimr_ros.evaluation.runs import plain
+from laimr_ros.evaluation.kept import plain
 import pytest
 
 

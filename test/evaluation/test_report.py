@@ -35,6 +35,14 @@ def test_files(tmp_path):
         assert [row['p99_s'] for row in csv.DictReader(file)] == ['1.5', 'inf']
 
 
+def test_what_is_undecided_is_no_verdict(tmp_path):
+    found = Findings([Claim('a claim', '2 s', '3 s', None)], ['policy'], [['one']])
+    page = write_report(tmp_path, 'table', 'A title', {}, ROWS, found).read_text()
+    assert 'undecided' in page
+    assert 'hold<' not in page and 'holds<' not in page
+    assert json.loads((tmp_path / 'result.json').read_text())['claims'][0]['holds'] is None
+
+
 def test_columns_of_all_runs(tmp_path):
     rows = [ROWS[0], {**ROWS[1], 'settings': {'target': 0.5}}]
     write_report(tmp_path, 'table', 'A title', {}, rows, FOUND)

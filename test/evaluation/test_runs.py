@@ -6,7 +6,8 @@ import json
 import math
 
 from laimr_ros.evaluation import runs
-from laimr_ros.evaluation.runs import plain, run_all, Task
+from laimr_ros.evaluation.kept import plain
+from laimr_ros.evaluation.runs import run_all, Task
 import pytest
 
 TASKS = [Task('paper', 2.0, policy, seed, 20.0)
