@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 import json
 import os
 from pathlib import Path
+import re
 import sys
 from typing import Any, TYPE_CHECKING
+
+from laimr_ros.cli.calibration_worker import CalibrateError, wait_ready, worker_to_measure
+from laimr_ros.cli.outputs import named_path, problem_with_directory
+from laimr_ros.cli.ranges import out_of_range
 
 if TYPE_CHECKING:
     from laimr_ros.cli.calibration_sweep import FrameRecord, Visit
@@ -32,24 +36,23 @@ run. 1: it does not, or the worker cannot be measured. 2: a wrong option.
 """
 # Shares of what one replica can serve, where no rates are given.
 _LOADS = (0.08, 0.2, 0.35, 0.5, 0.65, 0.78)
-_START_S = 180.0
-
-
-class CalibrateError(Exception):
-    """It cannot be done; the message says why and what to do."""
+_MOST_SEED = 1_000_000_000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of this subcommand."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOGUE
+    # Of rates, "-1,2" is a wrong one, and no option.
+    parser._negative_number_matcher = re.compile(r'-[\d.][\d.,e+-]*$')
     parser.add_argument('endpoint', nargs='?', metavar='ENDPOINT',
                         help='the worker: host:port or unix:/path')
-    parser.add_argument('--params-file', type=Path, metavar='FILE',
+    parser.add_argument('--params-file', type=named_path, metavar='FILE',
                         help='parameters of dispatcher and worker, instead of ENDPOINT')
     parser.add_argument('--model', required=True, metavar='NAME', help='model to measure')
     parser.add_argument('--pool', default='', metavar='NAME',
-                        help='pool that the worker belongs to (default: edge)')
+                        help='pool that the worker belongs to (default: edge; with --params-file '
+                             'the only one in it)')
     parser.add_argument('--rates', type=_rates, metavar='R1,R2,...',
                         help='frames per second (default: six, up to 78 %% of what it can serve)')
     parser.add_argument('--frames', type=_count, metavar='N',
@@ -58,13 +61,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help='visits to each rate, in another order each (default 3)')
     parser.add_argument('--seed', type=int, default=0, metavar='N',
                         help='of arrivals and order (default 0); a check takes another stream')
-    parser.add_argument('--images', type=Path, metavar='DIR',
+    parser.add_argument('--images', type=named_path, metavar='DIR',
                         help='JPEG and PNG files to send (default: drawn table tops, 640x480)')
     parser.add_argument('--timeout', type=_seconds, default=60.0, metavar='S',
-                        help='for one frame (default 60)')
-    parser.add_argument('--check', type=Path, metavar='FILE',
+                        help='for one frame, and, up to 30, until the worker is ready '
+                             '(default 60)')
+    parser.add_argument('--check', type=named_path, metavar='FILE',
                         help='measure anew how well the parameters in FILE predict')
-    parser.add_argument('--out', type=Path, default=Path('out/calibrate'), metavar='DIR',
+    parser.add_argument('--out', type=named_path, default=Path('out/calibrate'), metavar='DIR',
                         help='results go to DIR/<time> and DIR/latest (default %(default)s)')
 
 
@@ -78,17 +82,33 @@ def run(args: argparse.Namespace) -> int:
     from laimr_ros.serving.endpoint import EndpointError
     from laimr_ros.serving.errors import InferenceError
     try:
-        if (args.endpoint is None) == (args.params_file is None):
-            raise ParametersError('give either ENDPOINT or --params-file')
+        _check_options(args)
         images = _images(args.images)
-        with _worker(args) as endpoint:
+        with worker_to_measure(args) as endpoint:
             return asyncio.run(_measure(args, endpoint, images))
     except (ParametersError, EndpointError) as error:
         return _complain(error, 2)
-    except (CalibrateError, SweepError, InferenceError, ValueError) as error:
+    except (CalibrateError, SweepError, InferenceError, ValueError, OSError) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
         return _complain('interrupted; nothing was written', 130)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """
+    Check what can be checked before there is a worker.
+
+    :raises ParametersError: naming option and fix.
+    """
+    from laimr_ros.cli.calibration_report import dispatcher_settings, ParametersError
+    if (args.endpoint is None) == (args.params_file is None):
+        raise ParametersError('give either ENDPOINT or --params-file')
+    problem = out_of_range('--seed', args.seed, 0, _MOST_SEED) or problem_with_directory(
+        '--out', args.out)
+    if problem:
+        raise ParametersError(problem)
+    if args.check is not None:
+        dispatcher_settings(args.check)
 
 
 def _complain(error: object, status: int) -> int:
@@ -108,7 +128,7 @@ async def _measure(args: argparse.Namespace, endpoint: str, images: Sequence[Ima
         # Never the arrivals that were fitted to.
         seed = args.seed + 1_000_003
     async with ReplicaClient(endpoint) as client:
-        await client.wait_ready([args.model], 30.0)
+        await wait_ready(client, args)
         alone = await service_alone(client, args.model, images, args.timeout)
         rates = args.rates or before.get('rates') or _default_rates(alone)
         rounds = args.rounds or 3
@@ -222,7 +242,12 @@ def _folder(out: Path) -> Path:
 
 
 def _images(directory: Path | None) -> list[ImagePayload]:
-    """Return the pictures to send."""
+    """
+    Return the pictures to send.
+
+    :raises ParametersError: if there are none.
+    """
+    from laimr_ros.cli.calibration_report import ParametersError
     from laimr_ros.serving.client import ImagePayload
     if directory is None:
         import cv2
@@ -230,70 +255,21 @@ def _images(directory: Path | None) -> list[ImagePayload]:
         scene = Scene(7)
         return [ImagePayload(cv2.imencode('.jpg', scene.draw(4.0 * i).image)[1].tobytes())
                 for i in range(8)]
+    if not directory.is_dir():
+        what = 'is a file' if directory.exists() else 'does not exist'
+        raise ParametersError(f'--images {str(directory)!r} {what}; give a directory of JPEG or '
+                              'PNG files')
     files = sorted(path for path in directory.glob('*')
                    if path.suffix.lower() in ('.jpg', '.jpeg', '.png'))
     if not files:
-        raise CalibrateError(f'--images {directory} holds no JPEG or PNG file')
-    return [ImagePayload(path.read_bytes()) for path in files[:100]]
-
-
-@contextmanager
-def _worker(args: argparse.Namespace) -> Iterator[str]:
-    """Give the endpoint to measure; start a worker if only its description was given."""
-    from laimr_ros.cli.calibration_report import dispatcher_settings, ParametersError
-    if args.endpoint is not None:
-        yield args.endpoint
-        return
-    pools = dispatcher_settings(args.params_file).get('pools') or {}
-    if not args.pool:
-        if len(pools) > 1:
-            raise ParametersError(
-                f'{args.params_file} has pools {", ".join(pools)}; choose one with --pool')
-        args.pool = next(iter(pools), 'edge')
-    if pools and args.pool not in pools:
+        raise ParametersError(f'--images {str(directory)!r} holds no JPEG or PNG file; give a '
+                              'directory that does')
+    try:
+        return [ImagePayload(path.read_bytes()) for path in files[:100]]
+    except OSError as error:
         raise ParametersError(
-            f'{args.params_file} has no pool {args.pool!r}, only {", ".join(pools)}')
-    endpoints = (pools.get(args.pool) or {}).get('endpoints') or []
-    if endpoints:
-        yield str(endpoints[0])
-        return
-    with _started_worker(args.params_file, args.pool) as endpoint:
-        yield endpoint
-
-
-@contextmanager
-def _started_worker(params_file: Path, pool: str) -> Iterator[str]:
-    """Start a worker from a parameter file, as the local bridge would, and end it afterwards."""
-    import subprocess
-    import tempfile
-    import threading
-
-    from laimr_ros import lifeline
-    from laimr_ros.cli.calibration_report import node_settings
-    bridge = node_settings(params_file, 'local_bridge').get('pools') or {}
-    extra = [str(word) for word in (bridge.get(pool) or {}).get('worker_args') or []]
-    with tempfile.TemporaryDirectory(prefix='laimr-') as folder:
-        child = lifeline.spawn(
-            [sys.executable, '-m', 'laimr_ros.cli.main', 'worker', '--params-file',
-             str(params_file), '--listen', f'unix:{folder}/w.sock', *extra],
-            stdout=subprocess.PIPE, text=True)
-        watchdog = threading.Timer(_START_S, child.kill)
-        watchdog.start()
-        try:
-            assert child.stdout is not None
-            line = child.stdout.readline()
-            watchdog.cancel()
-            if not line.startswith('ready '):
-                raise CalibrateError('the worker did not start; see what it said above')
-            yield line.split()[1]
-        finally:
-            watchdog.cancel()
-            child.terminate()
-            try:
-                child.wait(15.0)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+            f'--images: {error.filename!r} cannot be read ({error.strerror}); give another '
+            'directory') from None
 
 
 def _rates(text: str) -> list[float]:

@@ -15,6 +15,8 @@ from laimr_ros.detectors.contents import why_not_pytorch, why_not_safetensors
 from laimr_ros.detectors.network import require_file
 import torch
 
+_ULTRALYTICS = 'it is a checkpoint of ultralytics, for kind yolo'
+
 
 @dataclass(frozen=True)
 class Description:
@@ -112,6 +114,10 @@ def read_checkpoint(weights: str) -> tuple[dict[str, torch.Tensor], Description]
         raise DetectorError(
             f'cannot load {weights!r} as an EfficientDet: {_refusal(error)}; give a state '
             'dictionary saved with torch.save or as safetensors') from error
+    # Where ultralytics is imported it has told PyTorch that its own objects are harmless.
+    if isinstance(found, dict) and isinstance(found.get('model'), torch.nn.Module):
+        raise DetectorError(
+            f'cannot load {weights!r} as an EfficientDet: {_ULTRALYTICS}; give kind yolo')
     # Training scripts keep averaged weights beside the last ones; they are the better ones.
     for key in ('state_dict_ema', 'state_dict', 'model'):
         if isinstance(found, dict) and isinstance(found.get(key), dict):
@@ -132,7 +138,7 @@ def _refusal(error: Exception) -> str:
     """Return why a file was not loaded, in our words."""
     if isinstance(error, pickle.UnpicklingError):
         if 'ultralytics' in str(error):
-            return 'it is a checkpoint of ultralytics, for kind yolo'
+            return _ULTRALYTICS
         if 'GLOBAL' in str(error) or 'instantiate' in str(error):
             return 'it holds Python objects, which could run any code, not weights alone'
         return 'it is damaged'

@@ -30,6 +30,7 @@ import yaml
 
 LAW = PowerLaw(0.02, 0.0008, 1.3, 0.25)
 RATES = (2.0, 5.0, 9.0, 12.0, 15.0)
+ROOT = Path(__file__).parents[2]
 IMAGE = ImagePayload(b'')
 
 
@@ -250,7 +251,14 @@ def test_a_server_that_tells_no_times_cannot_be_calibrated() -> None:
     (['--params-file', '/nowhere.yaml'], 2, "'/nowhere.yaml': No such file"),
     (['nonsense'], 2, "endpoint 'nonsense'"),
     (['127.0.0.1:1', '--check', '/nowhere.yaml'], 2, "'/nowhere.yaml': No such file"),
-    (['127.0.0.1:1', '--images', '/nowhere'], 1, 'holds no JPEG or PNG'),
+    (['127.0.0.1:1', '--images', '/nowhere'], 2, "'/nowhere' does not exist; give a directory"),
+    (['127.0.0.1:1', '--images', '/dev'], 2, 'holds no JPEG or PNG'),
+    (['127.0.0.1:1', '--images', __file__], 2, 'is a file; give a directory'),
+    (['127.0.0.1:1', '--seed', '-1'], 2, '--seed -1; give 0 to'),
+    (['127.0.0.1:1', '--out', __file__], 2, 'is a file; give another directory'),
+    (['127.0.0.1:1', '--out', '/proc/x'], 2, "--out '/proc/x' cannot be used"),
+    (['--params-file', str(ROOT / 'config' / 'demo.yaml')], 2,
+     "serves no model 'm', only efficientdet_lite0, yolov5n, yolov5n_512; give one"),
 ])
 def test_a_wrong_option_is_one_clear_line(arguments, status, said, capsys) -> None:
     assert main(['calibrate', '--model', 'm', *arguments]) == status
@@ -263,6 +271,22 @@ def test_wrong_rates_are_refused(rates: str, capsys) -> None:
     with pytest.raises(SystemExit):
         main(['calibrate', '--model', 'm', '127.0.0.1:1', f'--rates={rates}'])
     assert 'give frames per second' in capsys.readouterr().err
+
+
+def test_negative_rates_are_no_option(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(['calibrate', '--model', 'm', '127.0.0.1:1', '--rates', '-1,0'])
+    assert "'-1,0': give frames per second" in capsys.readouterr().err
+
+
+def test_a_worker_that_is_not_there_is_not_waited_for_longer_than_asked(capsys) -> None:
+    for limit, lines in (('0.3', 1), ('1.3', 2)):
+        begin = time.monotonic()
+        assert main(['calibrate', '--model', 'm', '127.0.0.1:1', '--timeout', limit]) == 1
+        assert time.monotonic() - begin < 8.0
+        error = capsys.readouterr().err
+        assert '127.0.0.1:1 was not ready within' in error and error.count('\n') == lines
+        assert ('waiting up to 1.3 s for 127.0.0.1:1' in error) == (lines == 2)
 
 
 def test_default_rates_stay_below_what_it_can_serve() -> None:

@@ -84,3 +84,35 @@ def test_weights_without_class_names(tmp_path: Path) -> None:
     detector = create_detector(DetectorSpec(
         'yolo', str(path), device='cpu', options={'class_names': ['a', 'b', 'c', 'd']}))
     assert detector.class_names == ('a', 'b', 'c', 'd')
+
+
+@pytest.mark.parametrize('kind', ['yolo', 'efficientdet'])
+@pytest.mark.parametrize('what, says', [
+    ('folder', 'is a directory'), ('cut', 'is damaged or cut off'), ('text', 'is text'),
+    ('empty', 'is empty'), ('evil', 'can run any code|could run any code'),
+])
+@pytest.mark.filterwarnings('error')
+def test_wrong_files_are_named_in_our_words(
+    kind: str, what: str, says: str, tmp_path: Path,
+) -> None:
+    """What they are; no word of the library, least of all how to load them all the same."""
+    path = make(what, tmp_path)
+    options = {'architecture': 'tf_efficientdet_lite0'} if kind == 'efficientdet' else {}
+    with pytest.raises(DetectorError, match=says) as caught:
+        create_detector(DetectorSpec(kind, str(path), device='cpu', options=options))
+    text = str(caught.value)
+    assert text.isascii() and text.isprintable()
+    for word in ('weights_only', 'weights.pt', 'os error', 'Recommended', 'http'):
+        assert word not in text
+
+
+def test_harmless_files_are_not_called_dangerous(tmp_path: Path) -> None:
+    """A dictionary of tensors, and our own file of the other kind."""
+    with pytest.raises(DetectorError, match='holds no network of ultralytics') as caught:
+        create_detector(DetectorSpec('yolo', str(make('state', tmp_path)), device='cpu'))
+    assert 'code' not in str(caught.value) and 'trusted' not in str(caught.value)
+    with pytest.raises(DetectorError, match='give kind efficientdet'):
+        create_detector(DetectorSpec('yolo', str(LITE), device='cpu'))
+    with pytest.raises(DetectorError, match='a checkpoint of ultralytics, for kind yolo'):
+        create_detector(DetectorSpec('efficientdet', str(YOLO), device='cpu', options={
+            'architecture': 'tf_efficientdet_lite0'}))
