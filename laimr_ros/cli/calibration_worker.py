@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
+import contextlib
 from contextlib import contextmanager
 from pathlib import Path
 import sys
@@ -114,24 +115,24 @@ async def wait_ready(client: ReplicaClient, args: argparse.Namespace) -> None:
     :raises ParametersError: if it has no such model.
     :raises InferenceError: if it does not serve it in time.
     """
+    import asyncio
+
     from laimr_ros.cli.calibration_report import ParametersError
     from laimr_ros.serving.errors import InferenceError
     limit = min(_READY_S, args.timeout)
-    first = min(1.0, limit)
+    ready = asyncio.ensure_future(client.wait_ready([args.model], limit))
     try:
-        await client.wait_ready([args.model], first)
-        return
-    except InferenceError:
-        if limit <= first:
-            raise
-    try:
-        served = await client.served_models()
-    except InferenceError:
-        served = ()
-    if served and args.model not in served:
-        raise ParametersError(
-            f'{client.endpoint} serves no model {args.model!r}, only {", ".join(served)}; give '
-            'one of these with --model')
-    print(f'laimr calibrate: waiting up to {limit:g} s for {client.endpoint} (--timeout)',
-          file=sys.stderr, flush=True)
-    await client.wait_ready([args.model], limit - first)
+        await asyncio.wait((ready,), timeout=1.0)
+        if not ready.done():
+            with contextlib.suppress(InferenceError):
+                served = await client.served_models()
+                if served and args.model not in served:
+                    raise ParametersError(
+                        f'{client.endpoint} serves no model {args.model!r}, only '
+                        f'{", ".join(served)}; give one of these with --model')
+        if not ready.done():
+            print(f'laimr calibrate: waiting up to {limit:g} s for {client.endpoint} '
+                  '(--timeout)', file=sys.stderr, flush=True)
+        await ready
+    finally:
+        ready.cancel()
