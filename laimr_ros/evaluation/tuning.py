@@ -15,7 +15,7 @@ SLO = 1.8
 SEED_OFFSET = 100
 #: Five values of what matters most and two of how fast it falls (or rises): ten for everyone.
 GRIDS: Mapping[str, Mapping[str, Sequence[float]]] = {
-    'laimr': {'slo_margin': (0.7, 0.8, 0.9, 0.95, 1.0), 'stabilisation': (10.0, 30.0)},
+    'laimr': {'slo_margin': (0.6, 0.7, 0.8, 0.9, 0.95), 'stabilisation': (10.0, 30.0)},
     'laimr_paper': {'rho_low': (0.2, 0.3, 0.4, 0.5, 0.6), 'stabilisation': (15.0, 30.0)},
     'reactive_latency': {'target': (0.4, 0.5, 0.6, 0.7, 0.8), 'stabilisation': (60.0, 300.0)},
     'reactive_cheapest': {
