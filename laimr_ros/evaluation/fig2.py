@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 from laimr_ros.evaluation.bootstrap import interval
 from laimr_ros.evaluation.findings import Claim, Findings, judged
-from laimr_ros.evaluation.runs import key_of, Row
+from laimr_ros.evaluation.runs import key_of, Row, too_short
 from laimr_ros.evaluation.sweep import MEASURED_S, observations, PAPER, visit, WORLDS
 from laimr_ros.latency.calibration import calibrate
 from laimr_ros.latency.curves import Power
@@ -85,8 +85,11 @@ class Sweep:
         visits = [visit(series.world, count, rate, self.seed, self.measured)
                   for count, rate in WORLDS[series.world].visits() if count in series.replicas]
         seen = observations(visits)
-        found = fit(seen, Power(), seed=self.seed)
-        told = calibrate(seen, seed=self.seed)
+        try:
+            found = fit(seen, Power(), seed=self.seed)
+            told = calibrate(seen, seed=self.seed)
+        except ValueError as error:
+            raise too_short(self.measured, error) from None
         points = [[float(v.replicas), v.rate, float(len(v.service)), float(v.service.mean()),
                    float(found.mean(v.rate / v.replicas)[0])] for v in visits]
         row: Row = {'key': self.key(), 'series': self.series, 'seed': self.seed,

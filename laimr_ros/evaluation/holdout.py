@@ -10,7 +10,7 @@ from statistics import median
 from laimr_ros.evaluation.bootstrap import median_interval
 from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.forms import fitted, FORMS, predicted
-from laimr_ros.evaluation.runs import key_of, Row
+from laimr_ros.evaluation.runs import key_of, Row, too_short
 from laimr_ros.evaluation.sweep import MEASURED_S, observations, RATES, Visit, visit, WORLDS
 from laimr_ros.latency.curves import Floats
 from laimr_ros.latency.end_to_end import LatencyModel
@@ -64,7 +64,10 @@ class HoldOut:
             seen = [_part(v, 0.0, half) for v, up in zip(visits, kept) if up]
             tested = [_part(v, half, math.inf) for v, up in zip(visits, kept) if up]
             full = []
-        model = fitted(self.form, observations(seen), world.exact(count), self.seed)
+        try:
+            model = fitted(self.form, observations(seen), world.exact(count), self.seed)
+        except ValueError as error:
+            raise too_short(self.measured, error) from None
         row: Row = {'key': self.key(), 'world': self.world, 'split': self.split,
                     'form': self.form, 'seed': self.seed, 'measured': self.measured,
                     'frames_fitted': float(sum(len(v.service) for v in seen)),

@@ -17,11 +17,16 @@ from laimr_ros.simulation.policies import Policy
 from laimr_ros.simulation.scenario_files import load_scenario
 from laimr_ros.simulation.scenarios import Scenario
 
-__all__ = ['Row', 'Run', 'RunError', 'Task', 'key_of', 'run_all']
+__all__ = ['Row', 'Run', 'RunError', 'Task', 'key_of', 'run_all', 'too_short']
 
 
 class RunError(RuntimeError):
     """A run cannot be done here; the message says why and what to do."""
+
+
+def too_short(measured: float, error: ValueError) -> RunError:
+    """Return what to raise where frames of that many seconds are too few to be fitted to."""
+    return RunError(f'not decided: in {measured:g} s, {error}; measure for longer')
 
 
 class Run(Protocol):

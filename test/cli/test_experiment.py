@@ -106,6 +106,13 @@ def test_no_frames_decide_nothing(tmp_path, capsys):
     assert not (tmp_path / 'report.html').exists()
 
 
+def test_a_run_that_cannot_be_done_is_told_in_one_line(tmp_path, capsys):
+    assert cli.main(['experiment', 'fig2-calibration', '--out', str(tmp_path), '--seeds', '1',
+                     '--measured', '1', '--workers', '1']) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if 'laimr' in line]
+    assert line.startswith('laimr experiment: not decided: in 1 s, ')
+
+
 @pytest.mark.parametrize(('number', 'status'), [
     (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_whatever_stops_it_ends_its_workers(tmp_path, number, status):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laimr_ros.evaluation import fig2
 from laimr_ros.evaluation.fig2 import findings, SERIES, Sweep, tasks
+from laimr_ros.evaluation.runs import RunError
 from laimr_ros.evaluation.sweep import PAPER
 from laimr_ros.latency.model import PowerLaw
 import pytest
@@ -95,3 +96,8 @@ def test_a_shared_instance_is_no_function_of_the_rate_of_a_replica():
     # One and eight replicas at the same rate each: the instance is an eighth or much more full.
     row = Sweep('edge, 1 to 8 replicas', 1, 30.0).run()
     assert row['worst_error'] > 2 * fig2.CLOSE
+
+
+def test_too_few_frames_to_fit_to_are_told():
+    with pytest.raises(RunError, match='in 1 s, .*; measure for longer'):
+        Sweep(EDGE, 1, 1.0).run()

@@ -7,6 +7,7 @@ import math
 from laimr_ros.evaluation import holdout
 from laimr_ros.evaluation.holdout import findings, FORMS, HoldOut, PLACES, sensible, tasks
 from laimr_ros.evaluation.kept import plain
+from laimr_ros.evaluation.runs import RunError
 import pytest
 
 
@@ -78,3 +79,8 @@ def test_rates_beyond_what_replicas_serve_are_apart():
     assert row['error_saturated'] == pytest.approx(abs(row['error_6']))
     assert row['error'] == pytest.approx(abs(row['error_5']))
     assert 0.0 < row['whole_sharp_99'] <= row['whole_careful_99'] <= 1.0
+
+
+def test_too_few_frames_to_fit_to_are_told():
+    with pytest.raises(RunError, match='in 1 s, .*; measure for longer'):
+        HoldOut(next(iter(PLACES)), 'time', 'told', 1, 1.0).run()
