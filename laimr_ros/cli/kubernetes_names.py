@@ -8,9 +8,9 @@ _LABEL = re.compile(r'[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?')
 _PART = r'[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*'
 _IMAGE = re.compile(
     # Registry, path, tag, digest.
-    r'(?:(?:[A-Za-z0-9](?:[-A-Za-z0-9.]*[A-Za-z0-9])?)(?::[0-9]+)?/)?'
+    r'(?:(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)(?::[0-9]+)?/)?'
     rf'{_PART}(?:/{_PART})*'
-    r'(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@sha256:[0-9a-f]{64})?')
+    r'(?::[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(?:@[a-z0-9+._-]+:[0-9a-f]{32,})?')
 
 
 def wrong_namespace(option: str, text: str) -> str:

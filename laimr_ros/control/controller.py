@@ -637,6 +637,7 @@ class Controller:
             del self.lanes[name]
         removed = [pool for name, pool in self.pools.items() if name not in new.pools]
         self._configure(new, now)
+        self._router.refresh(now)
         for lane in self.lanes.values():
             for job in lane.queue:
                 job.lane = lane.queue.lane

@@ -22,6 +22,9 @@ from laimr_ros.control.scaling import (
 from laimr_ros.latency.arrivals import Arrivals, WindowRate
 from laimr_ros.latency.burstiness import queue_time_scale
 
+#: Frames per second by lane and pool.
+_Demand = dict[tuple[str, str], float]
+
 
 class _Lane(Protocol):
     """What is needed of a lane's state."""
@@ -59,6 +62,9 @@ class Planner:
         self._wishes: dict[str, int] = {}
         # Of the plan before, for the rise and the fall.
         self._needs: dict[str, tuple[int, int]] = {}
+        # What pools passed on to others that had been planned already, for the next plan: lanes
+        # may have two pools in opposite orders.
+        self._left: tuple[_Demand, _Demand] = {}, {}
         # A first estimate for diagnostics before the first plan.
         self.rates: dict[str, float] = dict.fromkeys(pools, 0.0)
         self.rho: dict[str, float] = dict.fromkeys(pools, 0.0)
@@ -93,6 +99,11 @@ class Planner:
               for name, lane in self._lanes.items()}
         down = {(name, lane.queue.lane.pools[0]): lane.arrivals.slow(now)
                 for name, lane in self._lanes.items()}
+        for demand, left in zip((up, down), self._left):
+            for key, rate in left.items():
+                demand[key] = demand.get(key, 0.0) + rate
+        self._left = {}, {}
+        place = {name: number for number, name in enumerate(self._order)}
         reach = self._reach()
         for name in self._order:
             pool = self._pools[name]
@@ -120,8 +131,11 @@ class Planner:
                                if reach[lane_name, p]), None)
                 moves_on = target is not None and not reach[key]
                 if moves_on and target is not None:
-                    self._pass_on(up, lane_name, target, rate_up)
-                    self._pass_on(down, lane_name, target, rate_down)
+                    for demand, left, rate in zip(
+                            (up, down), self._left, (rate_up, rate_down)):
+                        self._pass_on(
+                            demand if place[target] > place[name] else left, lane_name, target,
+                            rate)
                     rate_up = rate_down = flowing
                 backlog = len(state.queue) if first else 0
                 ca2 = self._ca2(state.arrivals, now, max(rate_down, flowing), pool, costs.service)
@@ -145,16 +159,20 @@ class Planner:
             enough = replicas_needed(
                 downs, config, network, limits.scale_in_margin, limits, before[1])
             self._needs[name] = needed, enough
-            strict = limits.scale_in_margin <= limits.slo_margin
-            for demand, streams, all_served in (
-                    (up, ups, needed < config.max_replicas),
-                    (down, downs, strict and enough < config.max_replicas)):
+            for demand, left, streams, all_served in (
+                    # Fewer than there may be do, at this very margin.
+                    (up, self._left[0], ups, needed < config.max_replicas),
+                    (down, self._left[1], downs, False)):
                 if streams and not all_served:
                     served = share_served(
                         streams, config, network, limits.slo_margin, limits,
                         config.max_replicas)
                     if served < 1.0:
-                        self._overflow(demand, streams, names, name, 1.0 - served)
+                        for lane_name, target, rate in self._overflow(
+                                streams, names, name, 1.0 - served):
+                            self._pass_on(
+                                demand if place[target] > place[name] else left, lane_name,
+                                target, rate)
             wish = self.scalers[name].decide(
                 now, needed, enough, config, limits, burst=burst)
             if wish is not None and wish != self._wishes.get(name):
@@ -162,22 +180,19 @@ class Planner:
                 yield name, wish
 
     def _overflow(
-        self, demand: dict[tuple[str, str], float], streams: list[Stream], names: list[str],
-        pool: str, share: float
-    ) -> None:
-        """Pass a share of each lane's rate on to the lane's next pool."""
+        self, streams: list[Stream], names: list[str], pool: str, share: float
+    ) -> Iterator[tuple[str, str, float]]:
+        """Yield the share of each lane's rate that goes to the lane's next pool."""
         for stream, lane_name in zip(streams, names):
             if not lane_name:
                 continue
             lane = self._lanes[lane_name].queue.lane
             after = lane.pools.index(pool) + 1
             if after < len(lane.pools):
-                self._pass_on(demand, lane_name, lane.pools[after], share * stream.rate)
+                yield lane_name, lane.pools[after], share * stream.rate
 
     @staticmethod
-    def _pass_on(
-        demand: dict[tuple[str, str], float], lane: str, pool: str, rate: float
-    ) -> None:
+    def _pass_on(demand: _Demand, lane: str, pool: str, rate: float) -> None:
         demand[lane, pool] = demand.get((lane, pool), 0.0) + rate
 
     @staticmethod

@@ -185,6 +185,7 @@ class Router:
         depart_by = -math.inf
         token_at = math.inf
         hold: PoolState | None = None
+        behind: Decision | None = None
         some_ready = False
         held_until = math.inf
         lane = job.lane
@@ -206,25 +207,26 @@ class Router:
                 if not (cheapest and high < held_until and held_until > _PATIENCE * remaining):
                     continue
             replica = pool.best()
-            if hold is not None and (replica is None or replica.in_flight):
+            if (hold is not None or behind is not None) and (
+                    replica is None or replica.in_flight or high >= held_until):
                 continue
             if replica is not None:
                 wait = pool.wait(replica, now, costs) if replica.in_flight else 0.0
                 if wait + high <= remaining:
+                    if cheapest and wait > 0.0 and wait + high > _PATIENCE * remaining:
+                        # It would stand there behind others.
+                        behind = self._to(pool, replica, costs, wait)
+                        held_until = wait + high
+                        continue
                     spare = remaining - wait - high - costs.service
                     if bucket is not None and spare > 0.0 and not bucket.has(now):
                         token_at = min(token_at, now + spare, bucket.next_token(now))
                         continue
-                    decision = Decision(Verdict.SEND)
-                    decision.pool, decision.replica = pool, replica
-                    decision.costs, decision.wait = costs, wait
-                    return decision
+                    return self._to(pool, replica, costs, wait)
                 mean = wait + costs.network + costs.service
                 if mean < fallback_mean and wait + costs.low <= limit:
                     fallback_mean = mean
-                    fallback = Decision(Verdict.SEND)
-                    fallback.pool, fallback.replica = pool, replica
-                    fallback.costs, fallback.wait = costs, wait
+                    fallback = self._to(pool, replica, costs, wait)
                     fallback.late = True
             elif not last_chance:
                 wait = max(pool.next_return() - now, 0.1 * costs.service)
@@ -239,6 +241,8 @@ class Router:
                 if wait + high <= remaining:
                     hold = pool
                     held_until = wait + high
+        if behind is not None:
+            return behind
         if hold is not None or token_at < math.inf:
             review_at = self._review(depart_by, job, fastest, now) if hold else math.inf
             decision = Decision(Verdict.HOLD, min(token_at, review_at))
@@ -251,6 +255,13 @@ class Router:
         if fastest > limit:
             return Decision(Verdict.HOPELESS)
         return Decision(Verdict.HOLD, job.limit - fastest)
+
+    @staticmethod
+    def _to(pool: PoolState, replica: Replica, costs: Costs, wait: float) -> Decision:
+        decision = Decision(Verdict.SEND)
+        decision.pool, decision.replica = pool, replica
+        decision.costs, decision.wait = costs, wait
+        return decision
 
     @staticmethod
     def _review(depart_by: float, job: Job, fastest: float, now: float) -> float:
@@ -280,9 +291,7 @@ class Router:
             costs = pool.costs[model]
             wait = pool.wait(replica, now, costs)
             if wait + costs.network_high + costs.service_high <= remaining:
-                choice = choices[f'{pool.config.name}/{model}'] = Decision(Verdict.SEND)
-                choice.pool, choice.replica = pool, replica
-                choice.costs, choice.wait = costs, wait
+                choices[f'{pool.config.name}/{model}'] = self._to(pool, replica, costs, wait)
         chosen = None
         if choices and not arrivals.bursting(now):
             chosen = explorer.choose(now, f'{best.pool.config.name}/{job.lane.model}', choices)
@@ -310,8 +319,7 @@ class Router:
                 continue
             costs = pool.costs[model]
             if costs.network_high + costs.service_high <= remaining:
-                decision = Decision(Verdict.SEND)
-                decision.pool, decision.replica, decision.costs = pool, replica, costs
+                decision = self._to(pool, replica, costs, 0.0)
                 if pool is not first.pool:
                     return decision
                 same = decision
@@ -331,8 +339,5 @@ class Router:
             replica = pool.best()
             if replica is not None:
                 costs = pool.costs[model]
-                decision = Decision(Verdict.SEND)
-                decision.pool, decision.replica = pool, replica
-                decision.costs, decision.wait = costs, pool.wait(replica, now, costs)
-                return decision
+                return self._to(pool, replica, costs, pool.wait(replica, now, costs))
         return None

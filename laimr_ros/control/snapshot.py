@@ -31,6 +31,7 @@ def take_snapshot(controller: Controller, now: float) -> dict[str, Any]:
         lanes[name] = {
             **counts,
             'model': config.model,
+            'pools': list(config.pools),
             'slo_s': config.slo,
             'p50_s': _number(p50),
             'p99_s': _number(p99),

@@ -40,6 +40,8 @@ _LEAD = 0.5
 # Longest wait for the last frames after the trace is over.
 _REST = 30.0
 _LOOK = 0.05
+# Nodes are looked after this often while frames are played.
+_CHECK_PERIOD = 0.25
 # Frames that one robot may have under way to the dispatcher.
 _DEPTH = 100
 
@@ -148,14 +150,16 @@ class Replay:
         self._workers = workers
         self._frames = frames
         self._out = out
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._checked = 0.0
         settings = yaml.safe_load(params.read_text())
         bridge = settings['/**/local_bridge']['ros__parameters']
         self._initial = {pool: int(bridge['pools'][pool]['initial_replicas']) for pool in workers}
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         """End soon; for signals."""
-        self._stopped.set()
+        # An event could deadlock with the very wait that it interrupts.
+        self._stopped = True
 
     def run(self) -> None:
         """
@@ -176,7 +180,7 @@ class Replay:
             robots = Robots(sorted({robot for _, robot in self._frames}))
             self._wait_until_ready(processes, robots)
             start, late = self._play(processes, robots)
-            self._wait_for_answers(robots)
+            self._wait_for_answers(processes, robots)
             # SIGINT makes the dispatcher end open frames and write the rest of its records.
             processes.interrupt(['dispatcher', 'local_bridge'])
             processes.wait(['dispatcher', 'local_bridge'], 8.0)
@@ -192,7 +196,8 @@ class Replay:
                 robots.close()
 
     def _check(self, processes: Processes) -> None:
-        if self._stopped.is_set():
+        self._checked = time.monotonic()
+        if self._stopped:
             raise Stopped
         for name, status in processes.dead():
             lines = ' | '.join(processes.lines(name)[-3:]) or 'no output'
@@ -212,7 +217,7 @@ class Replay:
                 raise ReplayError(
                     f'dispatcher and workers are not ready after {_START_TIMEOUT:.0f} s; see the '
                     f'logs in {self._out / "logs"}')
-            self._stopped.wait(_LOOK)
+            time.sleep(_LOOK)
 
     def _play(self, processes: Processes, robots: Robots) -> tuple[int, float]:
         """Publish all frames; return when time 0 was, in ns, and the longest delay of one."""
@@ -221,18 +226,21 @@ class Replay:
         longest = 0.0
         for at, robot in self._frames:
             due = begin + at
+            if time.monotonic() > self._checked + _CHECK_PERIOD:
+                self._check(processes)
             while (left := due - time.monotonic()) > 0.0:
                 if left > _LOOK:
                     self._check(processes)
-                time.sleep(min(left, 1.0))
+                time.sleep(min(left, _CHECK_PERIOD))
             longest = max(longest, -left)
             robots.publish(robot)
         return start, longest
 
-    def _wait_for_answers(self, robots: Robots) -> None:
+    def _wait_for_answers(self, processes: Processes, robots: Robots) -> None:
         deadline = time.monotonic() + _REST
         seen = len(robots.statuses)
-        while time.monotonic() < deadline and not self._stopped.is_set():
+        while time.monotonic() < deadline:
+            self._check(processes)
             if len(robots.statuses) > seen + 1 and not (
                     robots.statuses[-1][1]['counters']['in_flight']):
                 return

@@ -132,7 +132,10 @@ def _work(pipe: Connection) -> None:
             done: tuple[Any, ...] = (*_timed(job), None)
         except Exception as error:  # Raised again in the parent.
             done = (None, 0.0, error)
-        pipe.send(done)
+        try:
+            pipe.send(done)
+        except Exception as error:  # What cannot be pickled.
+            pipe.send((None, 0.0, RuntimeError(f'{type(error).__name__}: {error}')))
 
 
 def _end_with_parent() -> None:

@@ -55,7 +55,8 @@ class LiveRun:
 
     def key(self) -> str:
         """Return what tells this run from any other, the text of scenario and policy included."""
-        return key_of(self, self.scenario(), policy(), CAMERAS)
+        scenario = self.scenario()
+        return key_of(self, scenario, policy().configuration(scenario), CAMERAS)
 
     def weight(self) -> float:
         """Return the seconds it takes."""

@@ -67,7 +67,9 @@ class Task:
 
     def key(self) -> str:
         """Return what tells this run from any other, the text of scenario and policy included."""
-        return key_of(self, self._scenario(), self._policy())
+        scenario, policy = self._scenario(), self._policy()
+        # With what is not said of it: the defaults of the controller.
+        return key_of(self, scenario, policy, policy.configuration(scenario))
 
     def weight(self) -> float:
         """Return the frames it has, more where deciding takes long."""

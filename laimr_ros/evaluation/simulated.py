@@ -38,7 +38,7 @@ class Simulated:
 
     def key(self) -> str:
         """Return what tells this run from any other."""
-        return key_of(self)
+        return key_of(self, self.policy.configuration(self.scenario))
 
     def weight(self) -> float:
         """Return the frames it has, more where deciding takes long."""

@@ -45,7 +45,8 @@ class TimedRun:
 
     def key(self) -> str:
         """Return what tells this run from any other, the text of scenario and policy included."""
-        return key_of(self, self._scenario(), POLICIES[self.policy])
+        scenario, policy = self._scenario(), POLICIES[self.policy]
+        return key_of(self, scenario, policy, policy.configuration(scenario))
 
     def weight(self) -> float:
         """Return the frames it has."""

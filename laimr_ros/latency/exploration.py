@@ -8,7 +8,7 @@ import math
 
 class Explorer:
     """
-    Sends about one frame in a hundred to a feasible pool that is not the best.
+    Sends one frame in so many to a feasible pool that is not the best.
 
     A pool that is never used keeps a model of long ago. Deterministic: the decision depends on
     the calls alone. At most one exploration is saved up, and none is made while the burst alarm
@@ -21,7 +21,7 @@ class Explorer:
 
     __slots__ = ('_credit', '_share', '_stale_after', '_used', 'explored', 'frames')
 
-    def __init__(self, share: float = 0.01, stale_after: float = 10.0) -> None:
+    def __init__(self, share: float, stale_after: float = 10.0) -> None:
         """Start with every pool stale."""
         if not 0.0 <= share <= 1.0:
             raise ValueError(f'exploration share is {share}: give a number from 0 to 1')
@@ -49,7 +49,7 @@ class Explorer:
         """
         self.frames += 1
         self._credit = min(1.0, self._credit + self._share)
-        # Sums of a hundredth fall just short of 1.
+        # Sums of a small share fall just short of 1.
         return self._credit >= 1.0 - 1e-9 and not burst
 
     def choose(self, now: float, best: str, feasible: Iterable[str]) -> str | None:

@@ -108,8 +108,8 @@ def _lane_specs(lane: str, pools: list[str]) -> Iterator[ParameterSpec]:
     yield ParameterSpec(f'{prefix}model', 'yolov5m', 'detection model of its frames', live=True)
     yield ParameterSpec(f'{prefix}slo', 1.0, 'time from capture within which a frame must be '
                         'answered', 's', 0.001, 3600.0, live=True)
-    yield ParameterSpec(f'{prefix}pools', pools, 'pools that may serve it, the preferred first',
-                        live=True)
+    yield ParameterSpec(f'{prefix}pools', pools, 'pools that may serve it, the preferred first '
+                        'if pool_order is "listed"', live=True)
     yield ParameterSpec(f'{prefix}pool_order', 'listed', '"listed" for the order of pools; '
                         '"cheapest" to prefer where a frame costs least: price of the pool times '
                         'time taken there', live=True)

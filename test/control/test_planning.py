@@ -155,3 +155,16 @@ def test_a_change_of_configuration_keeps_rates_and_wishes() -> None:
         [make_lane('lane', 1.1, supersede=False)], [pool])))
     h.run_until(h.now + 1.0)
     assert abs(h.desired['edge'] - before) <= 1
+
+
+@pytest.mark.parametrize('names', [('edge', 'cloud'), ('cloud', 'edge')])
+def test_lanes_with_two_pools_in_opposite_orders_both_overflow(names: tuple[str, str]) -> None:
+    """Whichever is planned first, what its turn comes too late for is for the next plan."""
+    pools = {'edge': make_pool('edge', 0.2, min_replicas=0, max_replicas=8),
+             'cloud': make_pool('cloud', 0.2, min_replicas=1, max_replicas=1)}
+    lanes = [make_lane('calm', 1.0, 'edge', 'cloud', supersede=False),
+             make_lane('busy', 1.0, 'cloud', 'edge', supersede=False)]
+    h = loaded(configure(lanes, [pools[name] for name in names]), {'calm': 0.1, 'busy': 20.0},
+               ready={'cloud': 1}, serve=lambda pool: 0.2)
+    # Of four erlangs one replica serves the less part.
+    assert h.desired['edge'] >= 4

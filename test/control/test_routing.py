@@ -129,6 +129,26 @@ def test_in_the_order_of_cost_an_idle_replica_that_answers_sooner_is_not_left_id
     assert decision.verdict is (Verdict.HOLD if pool is None else Verdict.SEND)
 
 
+@pytest.mark.parametrize(('order', 'slo', 'pool'), [
+    # Behind another frame the edge answers in 0.8 s, the cloud in 0.36 s.
+    ('cheapest', 1.0, 'cloud'),
+    # There is time enough.
+    ('cheapest', 2.0, 'edge'),
+    ('listed', 1.0, 'edge'),
+])
+def test_in_the_order_of_cost_a_frame_does_not_stand_behind_others_for_long(
+    order: str, slo: float, pool: str
+) -> None:
+    place = Place(
+        [make_lane('lane', slo, 'edge', 'cloud', pool_order=order)],
+        [make_pool('edge', 0.4, price=0.5, max_in_flight=2),
+         make_pool('cloud', 0.3, network=0.06)], edge=1, cloud=1)
+    place.occupy('edge', 0.0)
+    decision = place.router.decide(place.job(), 0.0)
+    assert decision.verdict is Verdict.SEND and decision.pool is place.pools[pool]
+    assert decision.wait == pytest.approx(0.4 if pool == 'edge' else 0.0, abs=NEAR)
+
+
 def test_a_busy_edge_that_is_back_too_late_is_not_waited_for() -> None:
     place = edge_and_cloud(0.25, edge=0.15)
     place.occupy('edge', 0.0)
