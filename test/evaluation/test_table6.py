@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from laimr_ros.evaluation.comparison import POLICIES
-from laimr_ros.evaluation.table6 import findings, RATES, tasks
+from laimr_ros.evaluation.table6 import findings, POLICIES, RATES, tasks
 import pytest
 
 
