@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import functools
 import json
 from pathlib import Path
 import sys
@@ -44,7 +45,7 @@ class Engine:
     """
 
     def __init__(self, path: Path, kind: str, threads: int) -> None:
-        openvino = require_openvino()
+        require_openvino()
         weights = path.with_suffix('.bin')
         if not weights.exists():
             raise DetectorError(
@@ -54,7 +55,7 @@ class Engine:
             raise DetectorError(
                 f'cannot load {str(path)!r}: it {problem}; give a file that `laimr export` wrote')
         try:
-            core = openvino.Core()
+            core = _core()
             model = core.read_model(path)
             self.words: Mapping[str, Any] = json.loads(model.get_rt_info([_WORDS]).astype(str))
         # Whatever the library raises on a damaged or foreign file is the user's wrong file to us.
@@ -126,6 +127,17 @@ def save_engine(
         raise EngineWriteError(
             f'cannot write {str(path)!r} ({in_short(error)}); free some space, or give another '
             'file') from error
+
+
+@functools.cache
+def _core() -> Any:
+    """
+    Return OpenVINO's core, one for as long as this process lives.
+
+    Where a CPU has AMX its plugin gives the calling thread another stack for signal handlers, and
+    frees it when it goes, not always telling the thread: the next signal would end the process.
+    """
+    return require_openvino().Core()
 
 
 def require_openvino() -> Any:

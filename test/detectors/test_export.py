@@ -81,6 +81,24 @@ def test_threads_are_kept_to(exported: tuple[DetectorSpec, Path]) -> None:
         assert compiled.get_property('INFERENCE_NUM_THREADS') == threads
 
 
+def test_engines_that_go_leave_signals_alone(exported: tuple[DetectorSpec, Path]) -> None:
+    """A process with a handler, and with a stack for it as debuggers of crashes set up."""
+    spec, path = exported
+    program = (
+        'import faulthandler, gc, os, signal, sys; from pathlib import Path;'
+        'from laimr_ros.detectors.engine import Engine;'
+        'faulthandler.enable();'
+        'first, second = (Engine(Path(sys.argv[1]), sys.argv[2], 1) for _ in range(2));'
+        'del first; gc.collect(); third = Engine(Path(sys.argv[1]), sys.argv[2], 1);'
+        'del second, third; gc.collect();'
+        'came = []; signal.signal(signal.SIGTERM, lambda *_: came.append(1));'
+        '[(bytearray(1 << 20), os.kill(os.getpid(), signal.SIGTERM)) for _ in range(20)];'
+        'print(len(came))')
+    done = subprocess.run(
+        [sys.executable, '-c', program, str(path), spec.kind], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, '20\n'), done.stderr
+
+
 def test_nothing_is_told_to_the_makers_of_openvino() -> None:
     """Its telemetry is never loaded."""
     code = (
