@@ -54,6 +54,8 @@ def test_follows_up_and_down_and_measures_start_up(plane: ControlPlane) -> None:
         holder.set_replicas('edge', 2)
         holder.set_replicas('edge', 99)
         eventually(lambda: home.replicas == 9, 'the maximum')
+        # The server has the number before the holder has its answer.
+        eventually(lambda: holder.writes('edge') > writes, 'it knows that it has written')
         assert holder.writes('edge') == writes + 1
 
 
