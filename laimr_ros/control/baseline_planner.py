@@ -197,8 +197,5 @@ class RoundRobinRouter(PaperRouter):
 
 def _send(job: Job, now: float, pool: PoolState, replica: Replica) -> Decision:
     """Return the decision to send a frame to a replica."""
-    decision = Decision(Verdict.SEND)
-    decision.pool, decision.replica = pool, replica
-    decision.costs = costs = pool.costs[job.lane.model]
-    decision.wait = pool.wait(replica, now, costs)
-    return decision
+    costs = pool.costs[job.lane.model]
+    return Decision.send(pool, replica, costs, pool.wait(replica, now, costs))

@@ -55,6 +55,7 @@ class Planner:
         self._lanes = lanes
         rank = configuration.preference()
         self._order = sorted(pools, key=lambda name: rank[name])
+        self._place = {name: number for number, name in enumerate(self._order)}
         self.scalers = {name: PoolScaler() for name in pools}
         self._sent = {
             (lane.name, pool): WindowRate(self._limits.fast_window)
@@ -103,7 +104,6 @@ class Planner:
             for key, rate in left.items():
                 demand[key] = demand.get(key, 0.0) + rate
         self._left = {}, {}
-        place = {name: number for number, name in enumerate(self._order)}
         reach = self._reach()
         for name in self._order:
             pool = self._pools[name]
@@ -133,9 +133,7 @@ class Planner:
                 if moves_on and target is not None:
                     for demand, left, rate in zip(
                             (up, down), self._left, (rate_up, rate_down)):
-                        self._pass_on(
-                            demand if place[target] > place[name] else left, lane_name, target,
-                            rate)
+                        self._pass_on(demand, left, lane_name, name, target, rate)
                     rate_up = rate_down = flowing
                 backlog = len(state.queue) if first else 0
                 ca2 = self._ca2(state.arrivals, now, max(rate_down, flowing), pool, costs.service)
@@ -170,9 +168,7 @@ class Planner:
                     if served < 1.0:
                         for lane_name, target, rate in self._overflow(
                                 streams, names, name, 1.0 - served):
-                            self._pass_on(
-                                demand if place[target] > place[name] else left, lane_name,
-                                target, rate)
+                            self._pass_on(demand, left, lane_name, name, target, rate)
             wish = self.scalers[name].decide(
                 now, needed, enough, config, limits, burst=burst)
             if wish is not None and wish != self._wishes.get(name):
@@ -191,9 +187,12 @@ class Planner:
             if after < len(lane.pools):
                 yield lane_name, lane.pools[after], share * stream.rate
 
-    @staticmethod
-    def _pass_on(demand: _Demand, lane: str, pool: str, rate: float) -> None:
-        demand[lane, pool] = demand.get((lane, pool), 0.0) + rate
+    def _pass_on(
+        self, demand: _Demand, left: _Demand, lane: str, pool: str, target: str, rate: float
+    ) -> None:
+        """Add to what a pool is to be ready for, in the next plan if it had its turn in this."""
+        to = demand if self._place[target] > self._place[pool] else left
+        to[lane, target] = to.get((lane, target), 0.0) + rate
 
     @staticmethod
     def _ca2(

@@ -54,6 +54,14 @@ class Decision:
         self.late = False
         self.last_chance = True
 
+    @classmethod
+    def send(cls, pool: PoolState, replica: Replica, costs: Costs, wait: float) -> Decision:
+        """Decide to send the frame to a replica, where it waits so many seconds."""
+        decision = cls(Verdict.SEND)
+        decision.pool, decision.replica = pool, replica
+        decision.costs, decision.wait = costs, wait
+        return decision
+
     def prediction(self) -> Prediction:
         """Return what is predicted of the frame that is sent."""
         costs = self.costs
@@ -215,18 +223,18 @@ class Router:
                 if wait + high <= remaining:
                     if cheapest and wait > 0.0 and wait + high > _PATIENCE * remaining:
                         # It would stand there behind others.
-                        behind = self._to(pool, replica, costs, wait)
+                        behind = Decision.send(pool, replica, costs, wait)
                         held_until = wait + high
                         continue
                     spare = remaining - wait - high - costs.service
                     if bucket is not None and spare > 0.0 and not bucket.has(now):
                         token_at = min(token_at, now + spare, bucket.next_token(now))
                         continue
-                    return self._to(pool, replica, costs, wait)
+                    return Decision.send(pool, replica, costs, wait)
                 mean = wait + costs.network + costs.service
                 if mean < fallback_mean and wait + costs.low <= limit:
                     fallback_mean = mean
-                    fallback = self._to(pool, replica, costs, wait)
+                    fallback = Decision.send(pool, replica, costs, wait)
                     fallback.late = True
             elif not last_chance:
                 wait = max(pool.next_return() - now, 0.1 * costs.service)
@@ -257,13 +265,6 @@ class Router:
         return Decision(Verdict.HOLD, job.limit - fastest)
 
     @staticmethod
-    def _to(pool: PoolState, replica: Replica, costs: Costs, wait: float) -> Decision:
-        decision = Decision(Verdict.SEND)
-        decision.pool, decision.replica = pool, replica
-        decision.costs, decision.wait = costs, wait
-        return decision
-
-    @staticmethod
     def _review(depart_by: float, job: Job, fastest: float, now: float) -> float:
         return depart_by if depart_by > now else job.limit - fastest
 
@@ -291,7 +292,7 @@ class Router:
             costs = pool.costs[model]
             wait = pool.wait(replica, now, costs)
             if wait + costs.network_high + costs.service_high <= remaining:
-                choices[f'{pool.config.name}/{model}'] = self._to(pool, replica, costs, wait)
+                choices[f'{pool.config.name}/{model}'] = Decision.send(pool, replica, costs, wait)
         chosen = None
         if choices and not arrivals.bursting(now):
             chosen = explorer.choose(now, f'{best.pool.config.name}/{job.lane.model}', choices)
@@ -319,7 +320,7 @@ class Router:
                 continue
             costs = pool.costs[model]
             if costs.network_high + costs.service_high <= remaining:
-                decision = self._to(pool, replica, costs, 0.0)
+                decision = Decision.send(pool, replica, costs, 0.0)
                 if pool is not first.pool:
                     return decision
                 same = decision
@@ -339,5 +340,5 @@ class Router:
             replica = pool.best()
             if replica is not None:
                 costs = pool.costs[model]
-                return self._to(pool, replica, costs, pool.wait(replica, now, costs))
+                return Decision.send(pool, replica, costs, pool.wait(replica, now, costs))
         return None

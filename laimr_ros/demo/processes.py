@@ -45,6 +45,14 @@ class Processes:
                 ended.append((name, status))
         return ended
 
+    def obituary(self) -> str:
+        """Return how a process ended by itself and what it said last, or '' if none did."""
+        for name, status in self.dead():
+            lines = ' | '.join(self.lines(name)[-3:]) or 'no output'
+            return (f'{name} ended with status {status}: {lines} (whole log: '
+                    f'{self._logs / f"{name}.log"})')
+        return ''
+
     def lines(self, name: str) -> list[str]:
         """Return the lines of a process's log, without the blank ones."""
         path = self._logs / f'{name}.log'

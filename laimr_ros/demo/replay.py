@@ -199,11 +199,8 @@ class Replay:
         self._checked = time.monotonic()
         if self._stopped:
             raise Stopped
-        for name, status in processes.dead():
-            lines = ' | '.join(processes.lines(name)[-3:]) or 'no output'
-            raise ReplayError(
-                f'{name} ended with status {status}: {lines} (log: '
-                f'{self._out / "logs" / f"{name}.log"})')
+        if obituary := processes.obituary():
+            raise ReplayError(obituary)
 
     def _wait_until_ready(self, processes: Processes, robots: Robots) -> None:
         deadline = time.monotonic() + _START_TIMEOUT

@@ -137,11 +137,8 @@ class Demo:
             processes.start(robot, command)
 
     def _check(self, processes: Processes) -> None:
-        for name, status in processes.dead():
-            lines = ' | '.join(processes.lines(name)[-3:]) or 'no output'
-            raise DemoError(
-                f'{name} ended with status {status}: {lines} (whole log: '
-                f'{self._out / "logs" / f"{name}.log"})')
+        if obituary := processes.obituary():
+            raise DemoError(obituary)
 
     def _wait_for_workers(
         self, processes: Processes, observer: Observer, screen: Screen

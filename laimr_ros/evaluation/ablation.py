@@ -91,18 +91,18 @@ def _labels(scenario: str, policy: str, setting: str) -> Mapping[str, str]:
 
 def at_cost(curve: Sequence[tuple[float, float]], cost: float) -> tuple[float, str]:
     """
-    Return the late share of a rule at a cost, and how it was found.
+    Return what a policy comes to at a cost, and how that was found.
 
-    :param curve: cost in replica-seconds, and late share, of each run of it.
+    :param curve: cost in replica-seconds, and what is asked for, of each run of it.
     """
     points = sorted(curve)
-    costs, shares = zip(*points)
-    late = float(np.interp(cost, costs, shares))
+    costs, values = zip(*points)
+    found = float(np.interp(cost, costs, values))
     if cost > costs[-1]:
-        return late, f'(its dearest run, at {costs[-1] / cost:.2f} x the cost)'
+        return found, f'(its dearest run, at {costs[-1] / cost:.2f} x the cost)'
     if cost < costs[0]:
-        return late, f'(its cheapest run, at {costs[0] / cost:.2f} x the cost)'
-    return late, '(between its runs)'
+        return found, f'(its cheapest run, at {costs[0] / cost:.2f} x the cost)'
+    return found, '(between its runs)'
 
 
 def _means(rows: Sequence[Row]) -> tuple[float, float]:

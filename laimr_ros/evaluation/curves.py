@@ -7,6 +7,7 @@ from dataclasses import replace
 import math
 from statistics import median
 
+from laimr_ros.evaluation import ablation
 from laimr_ros.evaluation.comparison import POLICIES
 from laimr_ros.evaluation.findings import Claim, Findings, judged
 from laimr_ros.evaluation.runs import Row
@@ -113,13 +114,7 @@ def at_cost(curve: Curve, cost: float) -> tuple[float, str]:
     finite = sorted(point for point in curve if math.isfinite(point[1]))
     if not finite:
         return math.inf, '(no run of it answers enough frames)'
-    costs, values = zip(*finite)
-    found = float(np.interp(cost, costs, values))
-    if cost > costs[-1]:
-        return found, f'(its dearest run, at {costs[-1] / cost:.2f} x the cost)'
-    if cost < costs[0]:
-        return found, f'(its cheapest run, at {costs[0] / cost:.2f} x the cost)'
-    return found, '(between its runs)'
+    return ablation.at_cost(finite, cost)
 
 
 def share_below(ours: Curve, theirs: Curve) -> float:

@@ -20,7 +20,7 @@ from laimr_ros.latency.search import largest
 from laimr_ros.simulation.policies import crossed
 from laimr_ros.simulation.scenario_files import load_scenario
 from laimr_ros.simulation.scenarios import Scenario
-from laimr_ros.simulation.service_model import SharedInstance
+from laimr_ros.simulation.service_model import shared_instance, SharedInstance
 from laimr_ros.simulation.workload import make_workload
 import numpy as np
 
@@ -88,11 +88,8 @@ class Predicted:
 
 def forms(scenario: Scenario) -> tuple[SharedInstance, PowerLaw]:
     """Return the service time of the edge: by the exact form, and as the paper fitted it."""
-    pool = scenario.pools['edge']
-    model, instance = scenario.models['yolov5m'], scenario.instances[pool.instance]
-    return (SharedInstance(
-        model.idle / instance.speed_up, pool.cpus, instance.capacity, model.gamma,
-        instance.background, model.cv), pool.models['yolov5m'])
+    return (shared_instance(scenario, 'edge', 'yolov5m'),
+            scenario.pools['edge'].models['yolov5m'])
 
 
 def predicted(scenario: Scenario, burstiness: Burstiness) -> Predicted:

@@ -20,7 +20,7 @@ from laimr_ros.latency.calibration import calibrate
 from laimr_ros.latency.model import PowerLaw
 from laimr_ros.simulation.scenario_files import load_scenario
 from laimr_ros.simulation.scenarios import Scenario
-from laimr_ros.simulation.service_model import SharedInstance
+from laimr_ros.simulation.service_model import shared_instance
 import numpy as np
 
 #: What the controller is told; the paper calibrated 1.49 and then used 0.90.
@@ -96,22 +96,14 @@ def models_told(variant: str, gamma: float) -> Models:
     """Return the service models of a variant, by pool and model."""
     scenario = load_scenario('paper')
     if variant == 'exact':
-        return {name: {model: _exact(scenario, name, model, gamma) for model in pool.models}
+        return {name: {model: shared_instance(scenario, name, model, gamma)
+                       for model in pool.models}
                 for name, pool in scenario.pools.items()}
     if variant == 'kept':
         return {name: {model: replace(law, gamma=gamma) for model, law in pool.models.items()}
                 for name, pool in scenario.pools.items()}
     return {name: dict.fromkeys(pool.models, _refitted(name, gamma))
             for name, pool in scenario.pools.items()}
-
-
-def _exact(scenario: Scenario, pool: str, model: str, gamma: float) -> SharedInstance:
-    """Return the form in the utilisation, all but gamma as it is."""
-    law, true = scenario.pools[pool], scenario.models[model]
-    instance = scenario.instances[law.instance]
-    return SharedInstance(
-        true.idle / instance.speed_up, law.cpus, instance.capacity, gamma, instance.background,
-        law.models[model].cv)
 
 
 def _refitted(pool: str, gamma: float) -> PowerLaw:

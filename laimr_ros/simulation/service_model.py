@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import math
 
 from laimr_ros.latency.model import lognormal_quantile
+from laimr_ros.simulation.scenarios import Scenario
 
 # Points of the table that the mean is read from.
 _POINTS = 256
@@ -78,3 +79,18 @@ class SharedInstance:
     def quantile(self, p: float, rate: float, replicas: int) -> float:
         """Return the ``p`` quantile of the service time in seconds."""
         return lognormal_quantile(self.mean(rate, replicas), self.cv, p)
+
+
+def shared_instance(
+    scenario: Scenario, pool: str, model: str, gamma: float | None = None
+) -> SharedInstance:
+    """
+    Return the service times of a model in a pool of a scenario, as they are simulated.
+
+    :param gamma: another exponent.
+    """
+    law, true = scenario.pools[pool], scenario.models[model]
+    instance = scenario.instances[law.instance]
+    return SharedInstance(
+        true.idle / instance.speed_up, law.cpus, instance.capacity,
+        true.gamma if gamma is None else gamma, instance.background, true.cv)
